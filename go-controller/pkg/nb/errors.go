@@ -3,11 +3,11 @@ package nb
 import "errors"
 
 var (
-	// ErrNoParent means that a row hangs on, or refers to, a row that is not in
-	// the database (yet). Nothing of the owner was written; the key that applied
-	// it backs off and tries again.
+	// ErrNoParent means that the parent of a row, or a row that it refers to, is not in the
+	// database (yet). None of the owner's rows were written; the key that applied them
+	// backs off and retries.
 	ErrNoParent = errors.New("row referred to does not exist")
-	// ErrConflict means that a row's unique name is taken by a row of somebody
-	// else. Nothing of the owner was written and the other row was left alone.
+	// ErrConflict means that a row's unique name is taken by a row of another owner. None
+	// of the owner's rows were written and the other row was left unchanged.
 	ErrConflict = errors.New("name is taken by a row of another owner")
 )

@@ -10,7 +10,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbfake"
 )
 
-// keys is a queue that remembers what it was told.
+// keys is a queue that records its calls.
 type keys struct {
 	seeds    []func() []string
 	enqueued []string
@@ -19,8 +19,8 @@ type keys struct {
 func (k *keys) Seed(f func() []string)    { k.seeds = append(k.seeds, f) }
 func (k *keys) Enqueue(objects ...string) { k.enqueued = append(k.enqueued, objects...) }
 
-// A queue that is bound starts with the owners of its feature, and hears of drift in
-// the rows of its feature alone.
+// A bound queue starts with the owners of its feature and is told only of drift in rows of
+// its feature.
 func TestBind(t *testing.T) {
 	w, q := nbfake.New(), &keys{}
 	owners := []nb.Owner{{Feature: "mine", Object: "a"}, {Feature: "other", Object: "b"}, {Feature: "mine", Object: "c"}}

@@ -11,11 +11,12 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
 )
 
-// Slot is a source address that a router translates. Of several rows that do so OVN may
-// apply any.
+// Slot is a source address that a router translates (SNAT). If several rows translate it,
+// OVN may apply any of them.
 type Slot struct{ Router, Source string }
 
-// SlotOf returns the slot of a row; false for rows that do not translate sources.
+// SlotOf returns the slot of a row; ok is false for rows that do not translate source
+// addresses.
 func SlotOf(parent Parent, m model.Model) (Slot, bool) {
 	nat, ok := m.(*nbdb.NAT)
 	if !ok || nat.Type != nbdb.NATTypeSNAT {
@@ -24,7 +25,7 @@ func SlotOf(parent Parent, m model.Model) (Slot, bool) {
 	return Slot{parent.Name, nat.LogicalIP}, true
 }
 
-// Yields are the rows that yield, whether they are in the database now or not.
+// Yields holds all wanted rows that yield, whether or not they are in the database now.
 type Yields struct {
 	mu   sync.Mutex
 	rows map[Slot]map[Owner]Row
@@ -34,7 +35,7 @@ type Yields struct {
 // NewYields returns an empty set.
 func NewYields() *Yields { return &Yields{rows: map[Slot]map[Owner]Row{}, of: map[Owner][]Slot{}} }
 
-// Set takes over what is wanted of an owner.
+// Set replaces the rows of an owner with those of want that yield.
 func (y *Yields) Set(o Owner, want []Row) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
@@ -57,7 +58,7 @@ func (y *Yields) Set(o Owner, want []Row) {
 	}
 }
 
-// In returns the owners that have a row for a slot, in the order of their names.
+// In returns the owners that have a row for a slot, sorted by name.
 func (y *Yields) In(s Slot) []Owner {
 	y.mu.Lock()
 	defer y.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Text renders a row of a table for people: table, parent, and its columns and references
-// in the order of their names, without those that are empty.
+// Text renders a row of a table in readable form: table, parent, and the columns and
+// references that are not empty, sorted by name.
 func Text(table string, row Row) string {
 	parts := []string{table}
 	if row.Parent != (Parent{}) {
@@ -56,7 +56,7 @@ func valueText(v reflect.Value) (s string, ok bool) {
 	}
 }
 
-// atomText renders a value, quoted where it is not plain to see where it ends.
+// atomText renders a value, quoted if its end would otherwise be ambiguous.
 func atomText(v reflect.Value) string {
 	s := fmt.Sprint(v.Interface())
 	if v.Kind() == reflect.String && (s == "" || strings.ContainsAny(s, " \t\n\"=,[]{}")) {

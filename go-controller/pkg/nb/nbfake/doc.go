@@ -1,7 +1,7 @@
-// Package nbfake is an in-memory nb.Writer for controller tests. It follows the
-// semantics of nb/ovsdb at the level of the vocabulary: it diffs, refuses rows
-// without a parent and names that are taken, lets children die with their
-// parent, counts what it writes, and shows its rows as stable text for goldens.
+// Package nbfake is an in-memory nb.Writer for controller tests. It has the semantics of
+// nb/ovsdb at the level of package nb: it diffs, rejects rows whose parent is missing or
+// whose name is taken, deletes children with their parent, counts what it writes, and
+// renders its rows as stable text for golden files.
 //
 // Imported by tests only.
 package nbfake

@@ -18,8 +18,8 @@ import (
 
 // Writer is an nb.Writer that keeps its rows in memory.
 type Writer struct {
-	// AnyParent makes rows acceptable whose parent is not there: for tests of
-	// one feature whose rows hang on those of another.
+	// AnyParent accepts rows whose parent does not exist: for tests of one feature whose
+	// rows have parents that belong to another feature.
 	AnyParent bool
 
 	mu     sync.Mutex
@@ -45,8 +45,8 @@ func New() *Writer {
 	return &Writer{owners: map[nb.Owner]map[key]entry{}, yields: nb.NewYields()}
 }
 
-// Restart forgets what only the process of a real writer knows: what was wanted and is not
-// there because it yields.
+// Restart forgets what the real writer keeps only in memory: wanted rows that are not in
+// the database because they yield.
 func (w *Writer) Restart() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -73,8 +73,8 @@ func (w *Writer) Apply(ctx context.Context, o nb.Owner, want []nb.Row) (nb.Stats
 	return stats, nil
 }
 
-// ApplyAll applies several owners and counts one write, as the real one does where
-// they fit into one transaction. As there, what others yield to goes first.
+// ApplyAll applies several owners and counts one write, as the real writer does if they fit
+// into one transaction. As there, owners with rows that yield are applied last.
 func (w *Writer) ApplyAll(ctx context.Context, want map[nb.Owner][]nb.Row) (nb.Stats, map[nb.Owner]error) {
 	var stats nb.Stats
 	errs := map[nb.Owner]error{}
@@ -156,7 +156,7 @@ func diff(have, next map[key]entry) (stats nb.Stats) {
 		switch {
 		case !ok:
 			stats.Inserted++
-		case old.row.Parent != e.row.Parent: // replaced, as in the real one
+		case old.row.Parent != e.row.Parent: // replaced, as by the real writer
 			stats.Deleted++
 			stats.Inserted++
 		case old.text != e.text:
@@ -171,8 +171,8 @@ func diff(have, next map[key]entry) (stats nb.Stats) {
 	return stats
 }
 
-// check refuses rows that hang in the air, or bear the name of another owner's, and
-// to take away what others' rows have to refer to.
+// check returns an error if the parent or a reference of a row does not exist, if its name
+// is taken, or if a row is removed that rows of other owners have strong references to.
 func (w *Writer) check(o nb.Owner, next map[key]entry, gone map[nb.Parent]bool) error {
 	taken := map[nb.Parent]bool{}
 	for other, rows := range w.owners {
@@ -198,7 +198,7 @@ func (w *Writer) check(o nb.Owner, next map[key]entry, gone map[nb.Parent]bool) 
 		}
 		return fmt.Errorf("%s row %q: %s %q: %w", k.table, k.id, p.Table, p.Name, nb.ErrNoParent)
 	}
-	// In the order of the real one: parents, names, references.
+	// In the order of the real writer: parents, names, references.
 	for k, e := range next {
 		if err := missing(k, e.row.Parent); err != nil {
 			return err
@@ -222,7 +222,7 @@ func (w *Writer) check(o nb.Owner, next map[key]entry, gone map[nb.Parent]bool) 
 	return nil
 }
 
-// removed are the rows that an Apply deletes, or replaces by another of the name.
+// removed returns the rows that an Apply deletes or replaces with another of the same name.
 func removed(have, next map[key]entry) map[nb.Parent]bool {
 	gone := map[nb.Parent]bool{}
 	for k, old := range have {
@@ -233,9 +233,9 @@ func removed(have, next map[key]entry) map[nb.Parent]bool {
 	return gone
 }
 
-// collectGarbage removes what hangs on the rows that went, and what hangs on that,
-// and returns whose it was. What o, who took them away, hangs on one that has the
-// name now stays: it is wanted there.
+// collectGarbage removes the descendants of the rows that are gone and returns their
+// owners. Rows of o, the owner that removed the parents, stay: o wants them under the row
+// that has the name now.
 func (w *Writer) collectGarbage(o nb.Owner, gone map[nb.Parent]bool) []nb.Owner {
 	orphaned := map[nb.Owner]bool{}
 	for len(gone) > 0 && !w.AnyParent {
@@ -280,8 +280,8 @@ func (w *Writer) OnDrift(f func(nb.Owner)) {
 	w.drift = append(w.drift, f)
 }
 
-// Remove drops a row behind its owner's back, as somebody with ovn-nbctl would.
-// It reports whether the row was there.
+// Remove deletes a row without its owner, as a user of ovn-nbctl would. It reports whether
+// the row existed.
 func (w *Writer) Remove(o nb.Owner, table, id string) bool {
 	w.mu.Lock()
 	e, ok := w.owners[o][key{table, id}]
@@ -307,22 +307,22 @@ func (w *Writer) Remove(o nb.Owner, table, id string) bool {
 	return true
 }
 
-// FailWith makes Apply return what f returns for an owner, unless it is nil. A
-// nil f ends that.
+// FailWith makes Apply return the error that f returns for an owner, unless that is nil. A
+// nil f resets this.
 func (w *Writer) FailWith(f func(nb.Owner) error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.fail = f
 }
 
-// Writes is the number of transactions so far: Applys that changed something.
+// Writes returns the number of transactions so far: calls of Apply that changed something.
 func (w *Writer) Writes() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.writes
 }
 
-// Stats sums up what all transactions wrote.
+// Stats returns the totals of what all transactions wrote.
 func (w *Writer) Stats() nb.Stats {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -346,8 +346,8 @@ func (w *Writer) Rows(o nb.Owner) []nb.Row {
 	return out
 }
 
-// Dump shows all rows, one a line, sorted; columns with their zero value are
-// left out, sets and maps are sorted. It is the text for goldens.
+// Dump renders all rows, one per line, sorted; columns with their zero value are left out,
+// sets and maps are sorted. It is the text for golden files.
 func (w *Writer) Dump() string { return w.dump(func(nb.Owner) bool { return true }) }
 
 // DumpFeature is Dump for the rows of one feature.
@@ -384,7 +384,8 @@ var types = func() model.DatabaseModel {
 	return m
 }()
 
-// strong reports whether what a column refers to cannot be deleted.
+// strong reports whether a column holds strong references: the rows referred to cannot be
+// deleted.
 func strong(table, column string) bool {
 	kind, err := types.Schema.Table(table).Column(column).TypeObj.Key.RefType()
 	return err == nil && kind == ovsdb.Strong

@@ -8,8 +8,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
 )
 
-// nameOf is what other rows find a row by: its name, or the columns that are
-// unique in its table.
+// nameOf returns what other rows find a row by: its name, or the columns that are unique in
+// its table.
 func nameOf(m model.Model) string {
 	switch m := m.(type) {
 	case *nbdb.BFD:
@@ -25,8 +25,8 @@ func nameOf(m model.Model) string {
 	return ""
 }
 
-// hasOwner reports whether rows of a table name their owner and id; others are told
-// apart by their names.
+// hasOwner reports whether rows of a table record their owner and id in external_ids; other
+// rows are identified by their names.
 func hasOwner(m model.Model) bool {
 	return reflect.ValueOf(m).Elem().FieldByName("ExternalIDs").IsValid()
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 )
 
-// others reports whether somebody but o has a row in a slot.
+// others reports whether any owner other than o has a row in a slot.
 func (w *Writer) others(s nb.Slot, o nb.Owner) bool {
 	for other, rows := range w.owners {
 		if other != o && slots(rows)[s] != (key{}) {
@@ -16,7 +16,7 @@ func (w *Writer) others(s nb.Slot, o nb.Owner) bool {
 	return false
 }
 
-// slots are the slots that rows have.
+// slots returns the slots that rows occupy.
 func slots(rows map[key]entry) map[nb.Slot]key {
 	out := map[nb.Slot]key{}
 	for k, e := range rows {
@@ -27,8 +27,8 @@ func slots(rows map[key]entry) map[nb.Slot]key {
 	return out
 }
 
-// exchange removes the rows of others that yield to those that o has now, and has one
-// return to each slot that o had before.
+// exchange removes the yielding rows of others from the slots that o has now, and puts one
+// back into each slot that o has given up.
 func (w *Writer) exchange(o nb.Owner, before, now map[key]entry, stats *nb.Stats) {
 	taken := slots(now)
 	for s, k := range taken {

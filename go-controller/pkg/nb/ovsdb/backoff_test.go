@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestBackoffEnds: however long the database has been away, it is looked for every
-// few seconds, and the next leader of a cluster each second.
+// TestBackoffEnds: however long the database has been down, a connection is attempted every
+// few seconds, and every second for a cluster.
 func TestBackoffEnds(t *testing.T) {
 	t.Run("one server", func(t *testing.T) { backoffEnds(t, 5*time.Second, "unix:/nonexistent/sock") })
 	t.Run("cluster", func(t *testing.T) { backoffEnds(t, time.Second, "unix:/nonexistent/a", "unix:/nonexistent/b") })

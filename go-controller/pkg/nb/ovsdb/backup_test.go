@@ -14,8 +14,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/ovsdbtest"
 )
 
-// documented runs a command of docs/operations.md on the database of a server, in place
-// of the one that the document names.
+// documented runs a command of docs/operations.md on the database of a server instead of
+// the one named in the document.
 func documented(t *testing.T, s *ovsdbtest.Server, command, file string) {
 	t.Helper()
 	const socket = "unix:/run/ovn/ovnnb_db.sock"
@@ -37,9 +37,9 @@ const (
 	restore = "ovsdb-client restore unix:/run/ovn/ovnnb_db.sock <nb.backup"
 )
 
-// TestBackup restores a database while a master is connected, which sees that the rows are
-// others: from a backup that is up to date nothing has to be written, and from an older
-// one what is different is put right.
+// TestBackup restores a database while a master is connected, which notices the different
+// rows: after restoring a current backup nothing has to be written, and after an older one
+// the differences are repaired.
 func TestBackup(t *testing.T) {
 	s := ovsdbtest.StartNB(t)
 	w := connect(t, ovsdb.Config{Address: s.Socket()})

@@ -52,10 +52,10 @@ func writeAll(b *testing.B, w *ovsdb.Writer, rows map[nb.Owner][]nb.Row, workers
 	return time.Since(start)
 }
 
-// BenchmarkWrite compares the writer with one raw transaction of the same rows
-// on a server of its own, once bare and once with a client that monitors. x-raw is
-// the ratio to the bare one, each the best of all rounds: what else runs on the
-// machine can only make them longer.
+// BenchmarkWrite compares the writer with one raw transaction of the same rows on a
+// separate server, once without and once with a monitoring client. x-raw is the ratio to
+// the former, each the best of all rounds: other load on the machine can only make them
+// longer.
 func BenchmarkWrite(b *testing.B) {
 	for _, c := range []struct{ rows, owners, workers int }{
 		{1000, 1, 1}, {1000, 100, 1}, {1000, 100, 16},
@@ -81,7 +81,7 @@ func BenchmarkWrite(b *testing.B) {
 	}
 }
 
-// BenchmarkSteady measures what an owner with many rows costs when it stands: an Apply
+// BenchmarkSteady measures the cost of an owner with many rows in steady state: an Apply
 // without a difference, and one that changes a single row.
 func BenchmarkSteady(b *testing.B) {
 	const total = 10000

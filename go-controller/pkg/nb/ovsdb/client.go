@@ -27,15 +27,15 @@ var errClosed = errors.New("connection to the northbound database is closed")
 const (
 	minBackoff = 50 * time.Millisecond
 	maxBackoff = 5 * time.Second
-	// clusterBackoff is the longest one where there are several members: the next leader
-	// is there a second or two after the last one went.
+	// clusterBackoff is the maximum with several members: a new leader is elected within a
+	// second or two.
 	clusterBackoff = time.Second
 )
 
-// openTimeout bounds one attempt at one endpoint, first copy of the rows included.
+// openTimeout bounds one attempt at one endpoint, including the initial copy of the rows.
 const openTimeout = 2 * time.Minute
 
-// globalMonitor is what SetGlobal needs of NB_Global.
+// globalMonitor selects the columns of NB_Global that SetGlobal needs.
 var globalMonitor = client.TableMonitor{Table: nbdb.NBGlobalTable, Fields: []string{"name", "options"}}
 
 // Client keeps a connection to the northbound database until it is closed. All
@@ -49,22 +49,22 @@ type Client struct {
 	stopped   chan struct{}
 
 	mu        sync.Mutex
-	session   *session      // nil while there is none
-	last      view          // of the latest session, which may be over
+	session   *session      // nil without a connection
+	last      view          // of the latest session, which may have ended
 	changed   chan struct{} // closed and replaced when session changes
 	lastErr   error         // why there is no session
 	listeners []listener
 }
 
-// listener is told what happens in the database.
+// listener is called when something changes in the database.
 type listener struct {
 	row     func(t *table, old, new model.Model) // old nil: added; new nil: deleted
 	session func(v view)                         // a session started; rows may differ from before
 }
 
-// Connect connects to the leader of the database and keeps connected until
-// Close, whatever happens to the servers. It returns when the first connection
-// stands and the cache is complete, or when ctx ends.
+// Connect connects to the leader of the database and reconnects as often as needed until
+// Close. It returns when the first connection is established and the cache is complete, or
+// when ctx ends.
 func Connect(ctx context.Context, cfg Config) (*Client, error) {
 	endpoints, err := ParseAddress(cfg.Address)
 	if err != nil {
@@ -88,7 +88,7 @@ func Connect(ctx context.Context, cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// Close ends the connection and waits until nothing is kept up any more.
+// Close ends the connection and waits until the client no longer tries to keep one.
 func (c *Client) Close() {
 	c.cancel()
 	<-c.stopped
@@ -101,7 +101,7 @@ func (c *Client) Connected() bool {
 	return c.session != nil
 }
 
-// Endpoint returns the endpoint connected to, "" if there is none.
+// Endpoint returns the endpoint that the client is connected to, or "".
 func (c *Client) Endpoint() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -130,7 +130,7 @@ func (c *Client) current(ctx context.Context) (*session, error) {
 	}
 }
 
-// run opens one session after the other.
+// run opens sessions, one after another.
 func (c *Client) run() {
 	defer close(c.stopped)
 	var lost waits.Lost
@@ -201,7 +201,7 @@ func (c *Client) publish(s *session, err error) {
 	c.changed = make(chan struct{})
 }
 
-// listen registers a listener; it hears what happens from now on.
+// listen registers a listener for everything that happens from now on.
 func (c *Client) listen(l listener) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -222,7 +222,7 @@ func (d dispatcher) pass(table string, old, row model.Model) {
 	}
 	if row != nil {
 		if o, _, ok := t.ownerOf(row); ok {
-			d.c.tables.add(o.Feature, t) // before anybody hears of the row
+			d.c.tables.add(o.Feature, t) // before any listener is told of the row
 		}
 	}
 	d.c.mu.Lock()
@@ -233,16 +233,16 @@ func (d dispatcher) pass(table string, old, row model.Model) {
 	}
 }
 
-// databaseModel is the part of the schema the writer deals with, with indexes
-// on the owner and on names that the schema does not index.
+// databaseModel returns the part of the schema that the writer uses, with indexes on the
+// owner and on names that the schema does not index.
 func databaseModel() (model.ClientDBModel, error) {
 	models := map[string]model.Model{nbdb.NBGlobalTable: &nbdb.NBGlobal{}}
 	indexes := map[string][]model.ClientIndex{}
 	for _, t := range tables {
 		models[t.Name] = t.New()
 		if t.ids >= 0 {
-			// By object alone: the library indexes one column at a fraction of the
-			// cost of two, and features that share an object are few.
+			// By object only: an index on one column costs the library a fraction of one on
+			// two, and few features share an object.
 			indexes[t.Name] = append(indexes[t.Name], model.ClientIndex{Columns: []model.ColumnKey{
 				{Column: "external_ids", Key: objectKey},
 			}})
@@ -255,7 +255,7 @@ func databaseModel() (model.ClientDBModel, error) {
 			indexes[t.Name] = append(indexes[t.Name], model.ClientIndex{Columns: cols})
 		}
 	}
-	// Whether a row of theirs yields.
+	// To find the rows that share a slot.
 	indexes[nbdb.NATTable] = append(indexes[nbdb.NATTable], model.ClientIndex{Columns: []model.ColumnKey{{Column: "logical_ip"}}})
 	m, err := model.NewClientDBModel(databaseName, models)
 	if err != nil {

@@ -146,8 +146,8 @@ func TestApplyWithoutServer(t *testing.T) {
 	if _, err := w.Apply(short, network, []nb.Row{router("a")}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Apply without a server: %v, want DeadlineExceeded", err)
 	}
-	// An Apply that waits goes through when the server is back; one that was
-	// given up does not come back to life.
+	// A waiting Apply completes when the server is back; an abandoned one is not carried
+	// out.
 	result := make(chan error, 1)
 	go func() {
 		_, err := w.Apply(ctx, network, []nb.Row{router("b")})
@@ -166,8 +166,8 @@ func TestApplyWithoutServer(t *testing.T) {
 	}
 }
 
-// TestAbandonedApplies gives up on many an Apply while it is under way: the one
-// that is seen through must win nevertheless.
+// TestAbandonedApplies abandons many calls of Apply in progress: the one that is awaited
+// must still win.
 func TestAbandonedApplies(t *testing.T) {
 	s := ovsdbtest.StartNB(t)
 	w := connect(t, ovsdb.Config{Address: s.Socket()})
@@ -208,8 +208,8 @@ func TestConnectGivesUpWithItsContext(t *testing.T) {
 	}
 }
 
-// TestFrozenServer has a server that keeps its connections and says nothing:
-// only probes can tell.
+// TestFrozenServer uses a server that keeps its connections open but does not answer: only
+// probes can detect this.
 func TestFrozenServer(t *testing.T) {
 	frozen, other := ovsdbtest.StartNB(t), ovsdbtest.StartNB(t)
 	w := connect(t, ovsdb.Config{
@@ -219,8 +219,8 @@ func TestFrozenServer(t *testing.T) {
 	apply(t, w, network, router("a"))
 	frozen.Freeze()
 	defer frozen.Thaw()
-	// The listening socket of the frozen server still accepts connections, so
-	// the address list must go on to the next one.
+	// The listening socket of the frozen server still accepts connections, so the client
+	// must move on to the next address.
 	apply(t, w, network, router("b"))
 	if list := other.Nbctl("lr-list"); !strings.Contains(list, "(b)") {
 		t.Errorf("router b is not on the other server:\n%s", list)
@@ -256,7 +256,7 @@ func TestLeaderChange(t *testing.T) {
 		if i%2 == 0 {
 			old.Kill()
 		} else {
-			old.Stop() // hands its office over
+			old.Stop() // transfers leadership
 		}
 		onLeader()
 		old.Start()

@@ -14,25 +14,25 @@ import (
 // deleted stands for the absence of a row among the digests of its states.
 const deleted uint64 = 0
 
-// rowID identifies an owned row across its reincarnations.
+// rowID identifies an owned row even if it is deleted and created again.
 type rowID struct {
 	table string
 	owner nb.Owner
 	id    string
 }
 
-// drift tells the doings of others from those of the writer. It keeps digests
-// of the rows written in this process, not the rows: an event that shows a row
-// just as it was written is the echo of our own transaction.
+// drift distinguishes changes made by others from the writer's own. It keeps digests of the
+// rows written by this process, not the rows: an event that shows a row exactly as it was
+// written is the echo of our own transaction.
 type drift struct {
 	mu sync.Mutex
-	// written holds what became of a row, oldest first: the last state whose
-	// event came, and those whose events are still on their way.
+	// written holds the states of a row, oldest first: the last state whose event was
+	// received, and those whose events are still outstanding.
 	written map[rowID][]uint64
-	removed map[string]bool // UUIDs of rows we deleted, until the event
+	removed map[string]bool // UUIDs of rows we deleted, until their event is received
 	known   map[nb.Owner]bool
-	// foreign are owners whose rows others changed, until they are written or found to
-	// be as they are to; repaired counts those that were written.
+	// foreign are owners whose rows others changed, until the rows are rewritten or found
+	// to be as wanted; repaired counts the former.
 	foreign  map[nb.Owner]bool
 	repaired uint64
 	yields   *nb.Yields
@@ -55,9 +55,9 @@ func (d *drift) subscribe(f func(nb.Owner)) {
 	d.funcs = append(d.funcs, f)
 }
 
-// expect notes what a plan is about to write. It is called before the
-// transaction is sent, since events may come before the reply. Should the
-// transaction fail, the notes do no harm: the owner's key tries again.
+// expect records what a plan is about to write. It is called before the transaction is
+// sent, since events may arrive before the reply. If the transaction fails, the records do
+// no harm: the owner's key is retried.
 func (d *drift) expect(b *part) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -75,8 +75,8 @@ func (d *drift) expect(b *part) {
 	}
 }
 
-// update notes that the rows of an owner are as they are to be, whether it has some, for
-// resync, and whether that took a transaction.
+// update records that the rows of an owner are as wanted. hasRows tells whether it has any,
+// which resync needs, and written whether a transaction was needed.
 func (d *drift) update(o nb.Owner, hasRows, written bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -91,7 +91,7 @@ func (d *drift) update(o nb.Owner, hasRows, written bool) {
 	}
 }
 
-// row judges an event of the cache.
+// row handles an event of the cache.
 func (d *drift) row(t *table, old, row model.Model) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -101,7 +101,7 @@ func (d *drift) row(t *table, old, row model.Model) {
 			now = rowID{t.Name, o, id}
 			if !d.echo(now, t.digest(structOf(row), t.idsOf(row))) {
 				d.markForeign(o)
-				delete(d.written, now) // what was written is not what is there
+				delete(d.written, now) // the row is not as it was written
 			}
 			if t.tells(old, row) {
 				d.markDirty(o)
@@ -125,19 +125,19 @@ func (d *drift) row(t *table, old, row model.Model) {
 	}
 	d.markForeign(o)
 	if s, ok := nb.SlotOf(t.parentOf(old), old); ok {
-		for _, other := range d.yields.In(s) { // there may be nothing any more that it yields to
+		for _, other := range d.yields.In(s) { // the row that they yielded to may be gone
 			d.markDirty(other)
 		}
 	}
 }
 
-// markForeign notes that somebody else changed rows of an owner.
+// markForeign records that rows of an owner were changed by someone else.
 func (d *drift) markForeign(o nb.Owner) {
 	d.foreign[o] = true
 	d.markDirty(o)
 }
 
-// echo reports whether a state of a row is one we wrote, and forgets those before.
+// echo reports whether a state of a row is one that we wrote, and forgets earlier ones.
 func (d *drift) echo(id rowID, state uint64) bool {
 	i := slices.Index(d.written[id], state)
 	if i > 0 {
@@ -146,8 +146,8 @@ func (d *drift) echo(id rowID, state uint64) bool {
 	return i >= 0
 }
 
-// resync marks all owners there are and were: a new session shows how things
-// are, but not what happened in between.
+// resync marks all past and present owners dirty: a new session shows the current rows, but
+// not what happened in between.
 func (d *drift) resync(v view) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -166,7 +166,7 @@ func (d *drift) markDirty(o nb.Owner) {
 	}
 }
 
-// run calls the subscribers, outside of the lock and of the cache's event loop.
+// run calls the subscribers, outside the lock and the cache's event loop.
 func (d *drift) run(ctx context.Context) {
 	for {
 		select {

@@ -29,7 +29,7 @@ func watchDrift(w *ovsdb.Writer) *drifted {
 	return d
 }
 
-// take returns what was reported since the last time.
+// take returns what was reported since the last call.
 func (d *drifted) take() map[nb.Owner]int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -38,7 +38,7 @@ func (d *drifted) take() map[nb.Owner]int {
 	return out
 }
 
-// waitFor waits until owner o, and nobody else, is reported.
+// waitFor waits until owner o, and no other, is reported.
 func (d *drifted) waitFor(t *testing.T, o nb.Owner) {
 	t.Helper()
 	eventually.Succeeds(t, "drift of "+o.String(), func() error {
@@ -60,8 +60,8 @@ func TestDrift(t *testing.T) {
 	probe := nb.Owner{Feature: "probe"}
 	probeRow := nb.Row{ID: "probe", Model: &nbdb.AddressSet{Name: "probe"}}
 	apply(t, w, probe, probeRow)
-	// sync waits until the events of all that happened before are through: an
-	// edit of the probe's row comes after them.
+	// sync waits until the events of all earlier changes were handled: the event of an edit
+	// of the probe's row comes after them.
 	edits := 0
 	sync := func() {
 		t.Helper()
@@ -86,7 +86,7 @@ func TestDrift(t *testing.T) {
 		}
 	}
 
-	// Our own doings are no drift.
+	// Our own changes are not drift.
 	apply(t, w, network, router("ovn_cluster_router"))
 	apply(t, w, svc, rows[0])
 	apply(t, w, svc, policy("10.244.0.5", "10.244.7.2"))
@@ -109,7 +109,7 @@ func TestDrift(t *testing.T) {
 	restored()
 	sync()
 
-	// What somebody changed and changed back is no repair of ours.
+	// A change that is reverted by someone else does not count as repaired.
 	uuid = strings.TrimSpace(s.Nbctl("--bare", "--columns=_uuid", "find", "Logical_Router_Policy", `match="ip4.src == 10.244.0.6"`))
 	s.Nbctl("set", "Logical_Router_Policy", uuid, "priority=7")
 	s.Nbctl("set", "Logical_Router_Policy", uuid, "priority=101")
@@ -126,14 +126,15 @@ func TestDrift(t *testing.T) {
 	}
 	apply(t, w, probe, probeRow)
 
-	// A parent that goes takes the rows of others along; they come back with it.
+	// Deleting a parent deletes the rows of other owners with it; they are restored
+	// together with it.
 	apply(t, w, network)
 	seen.waitFor(t, svc)
 	apply(t, w, network, router("ovn_cluster_router"))
 	apply(t, w, svc, rows...)
 	sync()
 
-	// While the server was away, anything can have happened.
+	// While the server was down, anything can have happened.
 	s.Stop()
 	s.Edit(`{"op":"delete","table":"Logical_Router","where":[]}`)
 	s.Start()
@@ -153,8 +154,8 @@ func TestDrift(t *testing.T) {
 	}
 }
 
-// TestDriftElsewhere has somebody else add a row of a feature's owner to a table
-// that the feature never wrote.
+// TestDriftElsewhere adds a row of a feature's owner, from outside, to a table that the
+// feature never wrote.
 func TestDriftElsewhere(t *testing.T) {
 	s := ovsdbtest.StartNB(t)
 	w := connect(t, ovsdb.Config{Address: s.Socket()})

@@ -15,34 +15,34 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/pki"
 )
 
-// Config says where the northbound database is and how to talk to it.
+// Config is the address of the northbound database and how to connect to it.
 type Config struct {
 	// Address lists the servers, separated by commas: "tcp:HOST:PORT",
 	// "ssl:HOST:PORT" (IPv6 in brackets) or "unix:/PATH".
 	Address string
-	// PrivateKey, Certificate and CACert are paths of PEM files, all needed for
-	// ssl: endpoints. They are read again for each connection.
+	// PrivateKey, Certificate and CACert are paths of PEM files, all required for ssl:
+	// endpoints. They are read again for each connection.
 	PrivateKey, Certificate, CACert string
-	// ServerName is the name the server's certificate must bear. Empty: any
-	// certificate the CA signed will do, as in OVN's own programs.
+	// ServerName is the name that the server's certificate must contain. Empty: any
+	// certificate signed by the CA is accepted, as in OVN's own programs.
 	ServerName string
 	// ProbeInterval is how often an idle connection is probed, and how long an
 	// answer may take. Zero: 5 s.
 	ProbeInterval time.Duration
 	// TransactTimeout bounds one transaction. Zero: 60 s.
 	TransactTimeout time.Duration
-	// Fence refuses what this client writes once another one has claimed the
-	// database; nil: nobody else writes what is ours.
+	// Fence makes transactions of this client fail once another one has claimed the
+	// database; nil: there is no other writer of our rows.
 	Fence *Fence
-	// Observe is told of each transaction, to measure it; nil: nobody measures. It must
-	// not block.
+	// Observe is called for each transaction, for metrics; it may be nil. It must not
+	// block.
 	Observe func(Transaction)
 }
 
-// Transaction is one that was sent.
+// Transaction describes a transaction that was sent.
 type Transaction struct {
 	Took time.Duration
-	// Stats counts the rows that it wrote, where Err is nil.
+	// Stats counts the rows that it wrote, if Err is nil.
 	Stats nb.Stats
 	Err   error
 }
@@ -91,8 +91,8 @@ func checkEndpoint(endpoint string) error {
 	return errors.New("needs tcp:HOST:PORT, ssl:HOST:PORT or unix:/PATH")
 }
 
-// tlsConfig returns the TLS of connections; nil where no files are configured. The other
-// side has to be a server: a chassis does not pose as a database.
+// tlsConfig returns the TLS configuration of connections; nil if no files are configured.
+// The peer needs a server certificate, so that a chassis cannot pose as the database.
 func (c Config) tlsConfig() (*tls.Config, error) {
 	if c.PrivateKey == "" && c.Certificate == "" && c.CACert == "" {
 		return nil, nil

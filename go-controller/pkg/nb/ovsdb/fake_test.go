@@ -20,11 +20,11 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/seeds"
 )
 
-// references are the columns that hold references: the writers make them of Parent
-// and Refs.
+// references are the columns that hold references: the writers derive them from Parent and
+// Refs.
 var references = []string{"ports", "policies", "static_routes", "nat", "gateway_chassis", "load_balancer_group", "bfd"}
 
-// pair is the real writer and the fake one, which are asked the same.
+// pair is the real writer and the fake one, which get the same calls.
 type pair struct {
 	t       *testing.T
 	server  *ovsdbtest.Server
@@ -40,7 +40,7 @@ func newPair(t *testing.T) *pair {
 	return p
 }
 
-// connect makes a writer that has seen nothing but the database.
+// connect creates a writer that has no state other than the database.
 func (p *pair) connect() {
 	if p.client != nil {
 		p.client.Close()
@@ -53,7 +53,7 @@ func (p *pair) note(format string, args ...any) {
 	p.history = append(p.history, fmt.Sprintf(format, args...))
 }
 
-// outcome is what an Apply says and does.
+// outcome is the result of an Apply.
 type outcome struct {
 	Stats        nb.Stats
 	Error        string
@@ -75,7 +75,7 @@ func outcomeOf(stats nb.Stats, err error, transactions int) outcome {
 	return o
 }
 
-// apply applies to both and compares what they say, and what is there then.
+// apply calls both writers and compares their results and the rows afterwards.
 func (p *pair) apply(o nb.Owner, rows []nb.Row) {
 	p.t.Helper()
 	p.note("apply %s: %s", o, describe(rows))
@@ -85,7 +85,7 @@ func (p *pair) apply(o nb.Owner, rows []nb.Row) {
 	writes := p.fake.Writes()
 	stats, err2 := p.fake.Apply(context.Background(), o, rows)
 	if err != nil && err2 != nil && errors.Is(err, nb.ErrConflict) != errors.Is(err2, nb.ErrConflict) {
-		// Either may be told first. Without the names that others have they agree.
+		// Either error may be returned first. Without the taken names they agree.
 		free := slices.DeleteFunc(slices.Clone(rows), func(r nb.Row) bool {
 			a, ok := r.Model.(*nbdb.AddressSet)
 			_, bfd := r.Model.(*nbdb.BFD)
@@ -102,8 +102,8 @@ func (p *pair) apply(o nb.Owner, rows []nb.Row) {
 	p.compare()
 }
 
-// applyAll applies the desired states of several owners to both at once, as apply does. The
-// real one may take more than one transaction where there is anything to write.
+// applyAll is apply for the desired states of several owners at once. The real writer may
+// need more than one transaction if there is anything to write.
 func (p *pair) applyAll(want map[nb.Owner][]nb.Row) {
 	p.t.Helper()
 	for o, rows := range want {
@@ -157,7 +157,7 @@ func describe(rows []nb.Row) string {
 	return strings.Join(out, ", ")
 }
 
-// shown are rows as text, without what says whose they are, and without references.
+// shown returns rows as text, without owners and references.
 func shown(rows []nb.Row) []string {
 	var out []string
 	for _, r := range rows {
@@ -192,7 +192,8 @@ func shown(rows []nb.Row) []string {
 	return out
 }
 
-// more adds rows that refer to others' rows, and that bear names which others may bear.
+// more adds rows that refer to rows of other owners, and rows whose names other owners may
+// use too.
 func (x *world) more(o nb.Owner, rows []nb.Row) []nb.Row {
 	bfd := func() nb.Row {
 		m := &nbdb.BFD{LogicalPort: x.pick("rtoe-GR_n0", "rtoe-GR_n1"), DstIP: x.pick("172.18.0.9", "172.18.0.8")}
@@ -213,7 +214,7 @@ func (x *world) more(o nb.Owner, rows []nb.Row) []nb.Row {
 	return rows
 }
 
-// remove takes a router out of both, as somebody with ovn-nbctl would.
+// remove deletes a router from both, as a user of ovn-nbctl would.
 func (p *pair) remove(x *world) {
 	id := x.pick("r0", "r1", "r0-again", "r1-again")
 	if !p.fake.Remove(network, nbdb.LogicalRouterTable, id) {
@@ -225,8 +226,8 @@ func (p *pair) remove(x *world) {
 	p.compare()
 }
 
-// TestFakeIsLikeThis holds nbfake against this writer: what it answers, the number of
-// transactions, the rows and the owners are the same for any sequence of operations.
+// TestFakeIsLikeThis compares nbfake with the real writer: results, the number of
+// transactions, rows and owners are the same for any sequence of operations.
 func TestFakeIsLikeThis(t *testing.T) {
 	seeds.Each(t, 6, func(t *testing.T, rng *rand.Rand) {
 		p, x := newPair(t), newWorld(0)

@@ -11,32 +11,32 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
 )
 
-// writerKey is the key in external_ids of NB_Global that names who may write.
+// writerKey is the key in external_ids of NB_Global that names the process that may write.
 const writerKey = ourPrefix + "writer"
 
-// errFenced means that somebody else has claimed the database.
+// errFenced means that another writer has claimed the database.
 var errFenced = errors.New("another writer has claimed the northbound database")
 
 // claimAttempts bounds how often a claim starts over because NB_Global changed.
 const claimAttempts = 10
 
-// Fence makes one of several processes the writer of the database. Its name is in
-// the database before it reads a row, and every transaction compares it: whatever
-// another process sends after that is refused, however old its belief is that it
-// leads.
+// Fence makes one of several processes the writer of the database. The process writes its
+// name to the database before it reads any rows, and every transaction checks the name.
+// From then on transactions of other processes are rejected, even if they still believe
+// that they are the leader.
 type Fence struct {
-	// Writer names this process. No other one that is alive has the same name.
+	// Writer is the name of this process. No other running process has the same name.
 	Writer string
-	// Confirm returns nil where this process leads at the time of the call; it asks
-	// whoever decides that. Only a claim asks: a session that finds the own name in
-	// the database needs nobody.
+	// Confirm returns nil if this process is the leader at the time of the call, according
+	// to the authority on leadership. Only a claim needs it: a session that finds its own
+	// name in the database does not call it.
 	Confirm func(ctx context.Context) error
 }
 
-// claim makes the session's transactions depend on the name in the database, which
-// it makes the own one where Confirm agrees. What was read before Confirm was asked
-// is compared by the claim itself: if a later leader comes in between, its claim
-// stays.
+// claim makes the session's transactions depend on the name in the database, and sets that
+// to the session's own name if Confirm agrees. The claim itself checks that the row is
+// still as it was read before the call of Confirm: if a later leader claims the database in
+// between, its claim stays.
 func (s *session) claim(ctx context.Context, cfg Config) error {
 	if cfg.Fence == nil {
 		return nil
@@ -57,12 +57,12 @@ func (s *session) claim(ctx context.Context, cfg Config) error {
 		if errors.Is(err, errSession) {
 			return err
 		}
-		// One that was refused met another row than was read; the next look tells.
+		// A claim is rejected if the row has changed since it was read; read it again.
 	}
 	return fmt.Errorf("claim the northbound database: %s changes all the time", nbdb.NBGlobalTable)
 }
 
-// global reads the one row of NB_Global; no UUID where there is none.
+// global reads the only row of NB_Global; uuid is empty if there is none.
 func (s *session) global(ctx context.Context, cfg Config) (uuid string, ids map[string]string, err error) {
 	if ctx.Err() != nil {
 		return "", nil, fmt.Errorf("read %s: %w", nbdb.NBGlobalTable, ctx.Err())
@@ -86,8 +86,8 @@ func (s *session) global(ctx context.Context, cfg Config) (uuid string, ids map[
 	return uuid, ids, nil
 }
 
-// fenceOperation fails the transaction that it begins where the database bears
-// another name.
+// fenceOperation returns the first operation of a transaction, which fails if the database
+// names another writer.
 func fenceOperation(uuid, writer string) *ovsdb.Operation {
 	return &ovsdb.Operation{
 		Op: ovsdb.OperationWait, Table: nbdb.NBGlobalTable, Timeout: new(int),
@@ -98,9 +98,10 @@ func fenceOperation(uuid, writer string) *ovsdb.Operation {
 	}
 }
 
-// claimOperations write the name, if external_ids still are as they were read.
+// claimOperations returns operations that write the name if external_ids are still as they
+// were read.
 func claimOperations(uuid string, ids map[string]string, writer string) []ovsdb.Operation {
-	if uuid == "" { // there may be one row at most
+	if uuid == "" { // at most one row is allowed
 		return []ovsdb.Operation{{
 			Op: ovsdb.OperationInsert, Table: nbdb.NBGlobalTable,
 			Row: ovsdb.Row{"external_ids": wireMap(map[string]string{writerKey: writer})},

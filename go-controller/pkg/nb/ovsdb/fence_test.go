@@ -24,7 +24,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/seeds"
 )
 
-// Environment of a process that writes as a leader does (TestPausedWriters).
+// Environment variables of a process that writes like a leader (TestPausedWriters).
 const (
 	envDatabase = "FENCE_TEST_DATABASE"
 	envLeader   = "FENCE_TEST_LEADER"
@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// election says who leads.
+// election holds the name of the leader.
 type election struct{ leader atomic.Value }
 
 func (e *election) fence(name string) *ovsdb.Fence {
@@ -97,8 +97,8 @@ func TestFormerWriterIsRefused(t *testing.T) {
 	}
 }
 
-// TestLaterClaimStays has a leader that pauses between the confirmation that it leads
-// and its claim, while the next one claims and writes.
+// TestLaterClaimStays pauses a leader between the confirmation that it leads and its claim,
+// while the next leader claims and writes.
 func TestLaterClaimStays(t *testing.T) {
 	s, e := ovsdbtest.StartNB(t), &election{}
 	e.leader.Store("a")
@@ -137,8 +137,8 @@ func TestLaterClaimStays(t *testing.T) {
 	}
 }
 
-// TestClaimIsWrittenOnce: a writer that comes back finds its name, and asks nobody.
-// Where the name was lost, it claims the database again.
+// TestClaimIsWrittenOnce: a writer that reconnects finds its name and does not call
+// Confirm. If the name was lost, it claims the database again.
 func TestClaimIsWrittenOnce(t *testing.T) {
 	s, e := ovsdbtest.StartNB(t), &election{}
 	e.leader.Store("a")
@@ -165,7 +165,7 @@ func TestClaimIsWrittenOnce(t *testing.T) {
 	}
 }
 
-// writeAsLeader writes its name, for as long as nobody else leads.
+// writeAsLeader writes its name until another process is the leader.
 func writeAsLeader(database, leaderFile, name string) int {
 	leads := func(context.Context) error {
 		if content, err := os.ReadFile(leaderFile); err != nil || string(content) != name {
@@ -193,8 +193,8 @@ func writeAsLeader(database, leaderFile, name string) int {
 
 const pauses = 100
 
-// TestPausedWriters stops a process that writes all the time, at any moment, lets the
-// next one lead, and lets the former one go on when that has written.
+// TestPausedWriters stops a constantly writing process at a random moment, lets the next
+// one lead, and resumes the former once the new leader has written.
 func TestPausedWriters(t *testing.T) {
 	seeds.Each(t, 1, pauseWriters)
 }
@@ -233,7 +233,7 @@ func pauseWriters(t *testing.T, rng *rand.Rand) {
 		`"k8s.ovn.org/owner-type"=egressservice,"k8s.ovn.org/name"="ns/svc","k8s.ovn.org/id"=set}`)
 	cmd := start(0)
 	for n := 1; n <= pauses; n++ {
-		<-time.After(time.Duration(rng.IntN(int(5 * time.Millisecond)))) // at any moment
+		<-time.After(time.Duration(rng.IntN(int(5 * time.Millisecond)))) // a random moment
 		_ = cmd.Process.Signal(syscall.SIGSTOP)
 		next := start(n)
 		_ = cmd.Process.Signal(syscall.SIGCONT)

@@ -10,9 +10,9 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
 )
 
-// SetGlobal sets the name (unless empty) and single options of NB_Global, a row
-// that is not ours: other options stay. An option with the value "" is removed.
-// Nothing is written if nothing differs.
+// SetGlobal sets the name (unless empty) and the given options of NB_Global, a row that is
+// not ours: other options stay. An option with the value "" is removed. Nothing is written
+// if nothing differs.
 func (w *Writer) SetGlobal(ctx context.Context, name string, options map[string]string) error {
 	for {
 		s, err := w.client.current(ctx)
@@ -32,20 +32,20 @@ func (w *Writer) SetGlobal(ctx context.Context, name string, options map[string]
 	}
 }
 
-// noUUID is that of no row.
+// noUUID is a UUID that no row has.
 const noUUID = "00000000-0000-0000-0000-000000000000"
 
-// Bump raises nb_cfg and returns its new value. northd and every ovn-controller
-// repeat it when they are done with all that was written before. The new value is above
-// beyond: a database that was made anew counts from the start, while what an
-// ovn-controller repeated of the one before is still there.
+// Bump increments nb_cfg and returns its new value. northd and every ovn-controller report
+// that value once they have processed everything that was written before. The new value is
+// greater than beyond: a newly created database starts counting from zero, while values
+// that an ovn-controller reported for the previous database still exist.
 func (w *Writer) Bump(ctx context.Context, beyond int) (int, error) {
 	for {
 		s, err := w.client.current(ctx)
 		if err != nil {
 			return 0, fmt.Errorf("raise nb_cfg: %w", err)
 		}
-		// There is one row at most; a condition has to be there, even so.
+		// There is at most one row, but a condition is required.
 		where := []ovsdb.Condition{ovsdb.NewCondition("_uuid", ovsdb.ConditionNotEqual, wireUUID(noUUID))}
 		results, err := s.transact(w.client.cfg.TransactTimeout, []ovsdb.Operation{{
 			Op: ovsdb.OperationUpdate, Table: nbdb.NBGlobalTable, Row: ovsdb.Row{"nb_cfg": beyond},
@@ -79,7 +79,7 @@ func globalOperations(v view, name string, options map[string]string) []ovsdb.Op
 		}
 	}
 	rows := v.cache.Table(nbdb.NBGlobalTable).RowsShallow()
-	if len(rows) == 0 { // northd or nobody made it yet; there may be one at most
+	if len(rows) == 0 { // not created yet; at most one is allowed
 		return []ovsdb.Operation{{
 			Op: ovsdb.OperationInsert, Table: nbdb.NBGlobalTable,
 			Row: ovsdb.Row{"name": name, "options": wireMap(set)},

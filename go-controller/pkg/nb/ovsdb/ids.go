@@ -14,10 +14,10 @@ const (
 	controllerKey = "k8s.ovn.org/owner-controller"
 	featureKey    = "k8s.ovn.org/owner-type"
 	objectKey     = "k8s.ovn.org/name"
-	// rowKey holds the row id and, after an @, the name of the parent.
+	// rowKey holds the row ID and, after an @, the name of the parent.
 	rowKey = "k8s.ovn.org/id"
 
-	// ourPrefix begins all keys of ours.
+	// ourPrefix is the prefix of all our keys.
 	ourPrefix = "k8s.ovn.org/"
 
 	// controllerName is the value of controllerKey. Rows of other programs that
@@ -33,7 +33,7 @@ func ownerOf(ids map[string]string) (owner nb.Owner, ok bool) {
 	return nb.Owner{Feature: ids[featureKey], Object: ids[objectKey]}, true
 }
 
-// wantedIDs returns the external_ids a row must have: ours and the planner's.
+// wantedIDs returns the external_ids that a row must have: ours and the planner's.
 func wantedIDs(t *table, o nb.Owner, row nb.Row, planner map[string]string) (map[string]string, error) {
 	ids := make(map[string]string, len(planner)+4)
 	for k, v := range planner {
@@ -51,14 +51,14 @@ func wantedIDs(t *table, o nb.Owner, row nb.Row, planner map[string]string) (map
 			return nil, fmt.Errorf("parent name %q has an @", row.Parent.Name)
 		}
 		ids[rowKey] += "@" + row.Parent.Name
-		if t.root && row.Parent.Name != "" { // several tables may be parents
+		if t.root && row.Parent.Name != "" { // several tables may hold parents
 			ids[rowKey] += "@" + row.Parent.Table
 		}
 	}
 	return ids, nil
 }
 
-// placeOf returns a row's id and parent from its external_ids.
+// placeOf returns a row's ID and parent from its external_ids.
 func placeOf(t *table, ids map[string]string) (id string, parent nb.Parent) {
 	id = ids[rowKey]
 	if len(t.Parents) == 0 {
@@ -79,16 +79,15 @@ func placeOf(t *table, ids map[string]string) (id string, parent nb.Parent) {
 	return id, parent
 }
 
-// isForeignKey tells a key that somebody else put on a row of ours: one with a
-// prefix, such as "neutron:revision", that is not ours. Such keys stay.
-// Planners' keys, which are public interface, have none.
+// isForeignKey reports whether a key on a row of ours was set by someone else: it has a
+// prefix that is not ours, such as "neutron:revision". Such keys stay. Planners' keys,
+// which are a public interface, have no prefix.
 func isForeignKey(key string) bool {
 	return strings.ContainsAny(key, ":/") && !strings.HasPrefix(key, ourPrefix)
 }
 
-// idChange returns what to delete from and insert into the external_ids of a
-// row so that it becomes want, but for foreign keys, which stay. Both are empty
-// if nothing is to be done.
+// idChange returns what to delete from and insert into the external_ids of a row so that
+// they become want. Foreign keys stay. Both are empty if nothing has to change.
 func idChange(have, want map[string]string) (remove []string, insert map[string]string) {
 	if maps.Equal(have, want) {
 		return nil, nil

@@ -18,12 +18,12 @@ type wanted struct {
 	ids   map[string]string // external_ids, nil in tables without them
 	model model.Model       // copy with references resolved
 	have  *found            // the row as it is; nil if it is to be inserted
-	uuid  string            // real where have is set, else the name in the transaction
-	hang  *reference        // to insert into the parent's column, nil if it is there
+	uuid  string            // of the row if have is set, else its name in the transaction
+	hang  *reference        // to insert into the parent's column, nil if already there
 }
 
-// reference is a cell of a reference column that a row must be put into or
-// taken out of.
+// reference is a cell of a reference column to which a row must be added or from which it
+// must be removed.
 type reference struct {
 	table  *table // of the parent
 	uuid   string // of the parent; "" if it is not known
@@ -34,13 +34,13 @@ type reference struct {
 type deletion struct {
 	table *table
 	found
-	hang *reference // where it hangs; nil for roots and where the parent goes as well
+	hang *reference // in the parent; nil for root tables and if the parent is deleted too
 }
 
 // name identifies a row within a plan.
 type name struct{ table, key string }
 
-// plan is the difference between what an owner wants and what is there.
+// plan is the difference between the rows that an owner wants and those in the database.
 type plan struct {
 	owner  nb.Owner
 	view   view
@@ -49,7 +49,7 @@ type plan struct {
 	gone   []*deletion
 	dead   map[string]bool // UUIDs in gone
 	looked map[name]found  // results of lookup
-	// slots are those whose rows depend on this plan, or it on them.
+	// slots are those whose rows depend on this plan, or that this plan depends on.
 	slots map[nb.Slot]bool
 }
 
@@ -90,7 +90,7 @@ func newPlan(v view, o nb.Owner, want []nb.Row, yields *nb.Yields, newName func(
 	return p, nil
 }
 
-// collect checks the wanted rows and sorts them parents first.
+// collect checks the wanted rows and sorts them, parents first.
 func (p *plan) collect(want []nb.Row) error {
 	seen := make(map[name]bool, len(want))
 	for _, row := range want {
@@ -117,7 +117,7 @@ func (p *plan) collect(want []nb.Row) error {
 	return nil
 }
 
-// identify settles the id and external_ids of a wanted row.
+// identify determines the ID and external_ids of a wanted row.
 func (p *plan) identify(w *wanted) error {
 	t := w.table
 	parent := w.row.Parent
@@ -139,8 +139,8 @@ func (p *plan) identify(w *wanted) error {
 	return err
 }
 
-// existing finds the owner's rows by table and id. A second row with the same
-// id is a left-over of an interrupted or competing write and has to go.
+// existing returns the owner's rows by table and ID. A second row with the same ID is left
+// over from an interrupted or competing write and is deleted.
 func (p *plan) existing() (map[name]*found, error) {
 	have := make(map[name]*found, len(p.rows))
 	for _, t := range p.view.tables.of(p.owner.Feature) {
@@ -160,7 +160,8 @@ func (p *plan) existing() (map[name]*found, error) {
 	return have, nil
 }
 
-// match pairs wanted rows with existing ones and dooms the rest.
+// match pairs wanted rows with existing ones and marks the other existing ones for
+// deletion.
 func (p *plan) match(have map[name]*found, newName func() string) {
 	for _, w := range p.rows {
 		id := name{w.table.Name, w.row.ID}
@@ -181,8 +182,8 @@ func (p *plan) addDeletion(t *table, f *found) {
 	p.dead[f.uuid] = true
 }
 
-// placeUnderParent finds the parent of a row. A row whose parent is another
-// one than before, or a new one, is replaced: it dies with its old place.
+// placeUnderParent finds the parent of a row. If its parent has changed or is newly
+// created, the row is deleted and inserted again.
 func (p *plan) placeUnderParent(w *wanted, newName func() string) error {
 	parent := w.row.Parent
 	pw := p.byName[name{parent.Table, parent.Name}]
@@ -220,7 +221,7 @@ func (p *plan) placeUnderParent(w *wanted, newName func() string) error {
 	return nil
 }
 
-// lookup finds a row that is not of this plan by its key.
+// lookup finds a row that is not in this plan by its key.
 func (p *plan) lookup(t *table, key string) (found, error) {
 	if f, ok := p.looked[name{t.Name, key}]; ok && !p.dead[f.uuid] {
 		return f, nil
@@ -230,7 +231,7 @@ func (p *plan) lookup(t *table, key string) (found, error) {
 		return found{}, err
 	}
 	rows = slices.DeleteFunc(rows, func(f found) bool { return p.dead[f.uuid] })
-	if len(rows) > 1 { // only rows of others can share a name with ours
+	if len(rows) > 1 { // only foreign rows can share a name with ours
 		ours := slices.DeleteFunc(slices.Clone(rows), func(f found) bool {
 			_, _, ok := t.ownerOf(f.row)
 			return !ok
@@ -279,7 +280,8 @@ func (p *plan) resolve(w *wanted) error {
 	return nil
 }
 
-// checkConflict refuses a name that a row of somebody else has.
+// checkConflict returns an error if the name of a row is taken by a row of another owner or
+// by a foreign row.
 func (p *plan) checkConflict(w *wanted) error {
 	t := w.table
 	if len(t.keys) == 0 {
@@ -297,7 +299,7 @@ func (p *plan) checkConflict(w *wanted) error {
 		owner, id, ours := t.ownerOf(f.row)
 		switch {
 		case p.dead[f.uuid], ours && owner == p.owner:
-			// it goes, or is given another name, in this very transaction
+			// this transaction deletes or renames it
 		case ours:
 			return fmt.Errorf("%s row %q of %s: %w: %q is row %q of %s (%s)",
 				t.Name, w.row.ID, p.owner, nb.ErrConflict, key, id, owner, f.uuid)
@@ -309,19 +311,19 @@ func (p *plan) checkConflict(w *wanted) error {
 	return nil
 }
 
-// detach finds out which reference keeps each doomed row alive.
+// detach finds the reference that keeps each row to be deleted alive.
 func (p *plan) detach() {
 	for _, d := range p.gone {
 		if d.table.root {
-			continue // deleted as such; weak references to it vanish by themselves
+			continue // deleted directly; the server removes weak references to it
 		}
 		parent := d.table.parentOf(d.row)
 		d.hang = &reference{table: tableByName[parent.Table], column: d.table.Parents[parent.Table]}
 		rows, err := p.view.named(d.hang.table, parent.Name)
 		switch {
-		case err != nil || len(rows) != 1: // the row itself tells where it hangs
+		case err != nil || len(rows) != 1: // found by the reference to the row instead
 		case p.dead[rows[0].uuid]:
-			d.hang = nil // dies with its parent
+			d.hang = nil // deleted with its parent
 		default:
 			d.hang.uuid = rows[0].uuid
 		}

@@ -54,12 +54,12 @@ func (x *world) step() nb.Owner {
 }
 
 func (x *world) cluster() []nb.Row {
-	// The group stays: switches of others hold on to it.
+	// The group stays: switches of other owners refer to it.
 	rows := []nb.Row{{ID: "clusterLBGroup", Model: &nbdb.LoadBalancerGroup{Name: "clusterLBGroup"}}}
 	for _, name := range []string{"r0", "r1"} {
 		if x.some(0.9) {
 			r := router(name)
-			r.ID += x.pick("", "", "-again") // another id is another row
+			r.ID += x.pick("", "", "-again") // another ID is another row
 			rows = append(rows, r)
 		}
 	}
@@ -114,9 +114,8 @@ func (x *world) service(object string) []nb.Row {
 	return rows
 }
 
-// settle applies what every owner wants, as their keys would after errors and
-// drift, until there is nothing left to do. Owners whose rows have no parent
-// end without rows that hang in the air.
+// settle applies what every owner wants, as their keys would after errors and drift, until
+// nothing is left to do. Owners whose rows have no parent end up without rows.
 func (x *world) settle(t *testing.T, w *ovsdb.Writer) {
 	t.Helper()
 	for range 10 {
@@ -124,7 +123,8 @@ func (x *world) settle(t *testing.T, w *ovsdb.Writer) {
 		for _, o := range x.owners {
 			stats, err := w.Apply(context.Background(), o, x.desired[o])
 			if errors.Is(err, nb.ErrNoParent) {
-				// What such an owner has left depends on when its parents went.
+				// Which rows such an owner has left depends on when its parents were
+				// deleted.
 				stats, err = w.Apply(context.Background(), o, nil)
 			}
 			if err != nil {
@@ -141,7 +141,7 @@ func (x *world) settle(t *testing.T, w *ovsdb.Writer) {
 	t.Fatal("does not settle")
 }
 
-// vandalize does what people do with ovn-nbctl.
+// vandalize makes changes such as users make with ovn-nbctl.
 func (x *world) vandalize(s *ovsdbtest.Server) {
 	table := x.pick("Logical_Router_Policy", "NAT", "Logical_Router_Port", "Logical_Switch", "Address_Set")
 	rows := strings.Fields(s.Nbctl("--bare", "--columns=_uuid", "list", table))
@@ -167,9 +167,9 @@ func (x *world) vandalize(s *ovsdbtest.Server) {
 	}
 }
 
-// TestRandomApplies drives a database through random states, with vandals and
-// restarts of ours and of the server in between. Whatever the way, the end must
-// be what a fresh database gets from the last state.
+// TestRandomApplies drives a database through random states, with outside changes and
+// restarts of the client and of the server in between. The result must always be what a
+// fresh database gets from the last state.
 func TestRandomApplies(t *testing.T) {
 	for seed := range uint64(12) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
@@ -191,14 +191,14 @@ func TestRandomApplies(t *testing.T) {
 				switch {
 				case x.some(0.1):
 					x.vandalize(s)
-				case x.some(0.03) && c.Connected(): // the library has a data race where a server dies while it connects
+				case x.some(0.03) && c.Connected(): // the library has a data race if a server dies while the client connects
 					s.Kill()
 					s.Start()
 				case x.some(0.03):
 					restart()
 				}
 			}
-			// The writer may hear of the last vandal only now.
+			// The writer may learn of the last outside change only now.
 			restart()
 			x.settle(t, w)
 			fresh := ovsdbtest.StartNB(t)

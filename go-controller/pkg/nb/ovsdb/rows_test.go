@@ -30,7 +30,7 @@ func onSwitch(sw, id string, m model.Model) nb.Row {
 	return row(id, nbdb.LogicalSwitchTable, sw, m)
 }
 
-// nodeRows are rows of every kind that a node has, three levels deep.
+// nodeRows returns rows of every kind that a node has, three levels deep.
 func nodeRows(node string) []nb.Row {
 	gr, port := "GR_"+node, "rtoj-GR_"+node
 	output := "rtoe-" + gr
@@ -102,7 +102,7 @@ func TestRowMovesWithItsParent(t *testing.T) {
 	if a, b := s.Nbctl("lr-nat-list", "a"), s.Nbctl("lr-nat-list", "b"); strings.Contains(a, "snat") || !strings.Contains(b, "snat") {
 		t.Errorf("NAT is not where it should be: a:\n%sb:\n%s", a, b)
 	}
-	// The same name under another id is another router: its children move over.
+	// The same name with another ID is another router: its children move to it.
 	reborn := router("b")
 	reborn.ID = "b2"
 	apply(t, w, o, router("a"), reborn, nat("b"))
@@ -299,8 +299,8 @@ func TestInvalidRows(t *testing.T) {
 	}
 }
 
-// TestOneOwnersErrorIsNotAnothers lets many keys apply at once, some of them
-// rows the server refuses, so that they share transactions.
+// TestOneOwnersErrorIsNotAnothers lets many keys apply at once so that they share
+// transactions, some of them with rows that the server rejects.
 func TestOneOwnersErrorIsNotAnothers(t *testing.T) {
 	s := ovsdbtest.StartNB(t)
 	w := connect(t, ovsdb.Config{Address: s.Socket()})
@@ -325,7 +325,7 @@ func TestOneOwnersErrorIsNotAnothers(t *testing.T) {
 	}
 }
 
-// TestAwaited: nodes hear of load balancers by UDP that come, change or go, in the
+// TestAwaited: adding, changing or deleting a UDP load balancer increments nb_cfg in the
 // same transaction.
 func TestAwaited(t *testing.T) {
 	s := ovsdbtest.StartNB(t)

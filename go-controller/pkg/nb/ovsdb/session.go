@@ -20,8 +20,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 )
 
-// errSession means that the session ended; what a transaction under way did is
-// then unknown until the next session's cache shows it.
+// errSession means that the session ended. The outcome of a transaction in progress is then
+// unknown until the next session's cache shows it.
 var errSession = errors.New("connection to the northbound database was lost")
 
 // session is one connection to one server, from dialling to its end. Its cache
@@ -31,19 +31,19 @@ type session struct {
 	data     client.Client
 	view     view
 
-	// fence goes before the operations of each transaction; nil without a Fence.
+	// fence is the first operation of each transaction; nil without a Fence.
 	fence *ovsdb.Operation
 
 	ctx    context.Context // ends with the session
 	cancel context.CancelCauseFunc
 
 	mu      sync.Mutex
-	clients []client.Client // that are open
+	clients []client.Client // open ones
 }
 
-// openSession connects to an endpoint, makes sure it leads its cluster, and
-// fills the cache. events receives what happens in the cache from then on; homes
-// learns where rows are by then.
+// openSession connects to an endpoint, makes sure that it is the leader of its cluster, and
+// fills the cache. events receives the events of the cache from then on; homes gets the
+// tables in which features have rows by then.
 func openSession(ctx context.Context, endpoint string, cfg Config, homes *tableIndex, events cache.EventHandler) (_ *session, err error) {
 	tlsConfig, err := cfg.tlsConfig()
 	if err != nil {
@@ -78,8 +78,8 @@ func openSession(ctx context.Context, endpoint string, cfg Config, homes *tableI
 	}
 	s.view.cache.AddEventHandler(events)
 	m := s.data.NewMonitor()
-	// Not the "since" variant: a session starts from nothing, and the library
-	// reports errors of the cache with this one only.
+	// Not the "since" variant: a session starts with an empty cache, and only with this one
+	// does the library report errors of the cache.
 	m.Method = ovsdb.ConditionalMonitorRPC
 	for _, t := range tables {
 		m.Tables = append(m.Tables, client.TableMonitor{Table: t.Name, Fields: t.monitored()})
@@ -109,9 +109,9 @@ func dial(ctx context.Context, m model.ClientDBModel, endpoint string, tlsConfig
 	return c, nil
 }
 
-// Dial connects once to the first of the endpoints of cfg that answers, for other
-// databases than the northbound one: a client of m that does not reconnect by
-// itself and monitors nothing yet.
+// Dial connects once to the first endpoint of cfg that answers, for databases other than
+// the northbound one. The client, for model m, does not reconnect by itself and monitors
+// nothing yet.
 func Dial(ctx context.Context, m model.ClientDBModel, cfg Config) (client.Client, error) {
 	endpoints, err := ParseAddress(cfg.Address)
 	if err != nil {
@@ -132,9 +132,9 @@ func Dial(ctx context.Context, m model.ClientDBModel, cfg Config) (client.Client
 	return nil, errors.Join(errs...)
 }
 
-// watchLeader refuses a server that does not lead its cluster, and ends the
-// session when it ceases to. A follower would do what we ask, but slower, and
-// one cut off from its cluster would show old rows.
+// watchLeader returns an error if the server is not the leader of its cluster, and ends the
+// session when it no longer is. A follower would work too, but slower, and one cut off from
+// its cluster would show stale rows.
 func (s *session) watchLeader(ctx context.Context, tlsConfig *tls.Config) error {
 	m, err := serverdb.FullDatabaseModel()
 	if err != nil {
@@ -164,7 +164,7 @@ func (s *session) watchLeader(ctx context.Context, tlsConfig *tls.Config) error 
 		}
 	}})
 	monitor := watch.NewMonitor()
-	monitor.Method = ovsdb.ConditionalMonitorRPC // all that the server's own database has
+	monitor.Method = ovsdb.ConditionalMonitorRPC // the only one that the server's own database supports
 	monitor.Tables = []client.TableMonitor{{Table: serverdb.DatabaseTable, Fields: []string{"name", "model", "leader", "connected"}}}
 	if _, err := watch.Monitor(ctx, monitor); err != nil {
 		return fmt.Errorf("monitor leadership of %s: %w", s.endpoint, err)
@@ -177,7 +177,7 @@ func (s *session) watchLeader(ctx context.Context, tlsConfig *tls.Config) error 
 		db := row.(*serverdb.Database)
 		clustered = clustered || db.Name == databaseName && db.Model == serverdb.DatabaseModelClustered
 	}
-	if !clustered { // there is no leader to watch
+	if !clustered { // no leader to watch
 		s.disconnect(watch)
 		return nil
 	}
@@ -210,7 +210,7 @@ func (s *session) probe(interval time.Duration) {
 			defer cancel()
 			answered <- s.data.Echo(ctx)
 		}()
-		// The call may hang in a full socket, where its context cannot reach it.
+		// The call may block on a full socket, where its context does not interrupt it.
 		select {
 		case <-s.ctx.Done():
 			return
@@ -232,7 +232,7 @@ func (s *session) dial(ctx context.Context, m model.ClientDBModel, tlsConfig *tl
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ctx.Err() != nil { // ended meanwhile: nobody else would close it
+	if s.ctx.Err() != nil { // ended meanwhile: nothing else would close it
 		go c.Close()
 		return nil, context.Cause(s.ctx)
 	}
@@ -240,7 +240,7 @@ func (s *session) dial(ctx context.Context, m model.ClientDBModel, tlsConfig *tl
 	return c, nil
 }
 
-// disconnect closes a client that is not needed any more.
+// disconnect closes a client that is no longer needed.
 func (s *session) disconnect(c client.Client) {
 	s.mu.Lock()
 	s.clients = slices.DeleteFunc(s.clients, func(other client.Client) bool { return other == c })
@@ -248,8 +248,8 @@ func (s *session) disconnect(c client.Client) {
 	c.Close()
 }
 
-// end ends the session. It does not wait for the connections to close, which a
-// server that hangs can delay.
+// end ends the session. It does not wait for the connections to close, which a hanging
+// server can delay.
 func (s *session) end(cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -280,14 +280,14 @@ func (s *session) transact(timeout time.Duration, ops []ovsdb.Operation) ([]ovsd
 	select {
 	case <-ctx.Done():
 		err := fmt.Errorf("%w: %w", errSession, context.Cause(ctx))
-		s.end(err) // nothing may be diffed before it is known what this did
+		s.end(err) // nothing may be diffed before the outcome of this is known
 		return nil, err
 	case o := <-done:
 		var refused rpc2.ServerError
 		if errors.As(o.err, &refused) {
 			return nil, fmt.Errorf("transaction refused: %w", refused)
 		}
-		if o.err != nil { // of the connection, in one of many guises
+		if o.err != nil { // an error of the connection, which has many forms
 			err := fmt.Errorf("%w: %w", errSession, o.err)
 			s.end(err)
 			return nil, err
@@ -295,7 +295,7 @@ func (s *session) transact(timeout time.Duration, ops []ovsdb.Operation) ([]ovsd
 		if s.fence != nil && len(o.results) > 0 {
 			if o.results[0].Error != "" {
 				err := fmt.Errorf("%w: %w", errSession, errFenced)
-				s.end(err) // the next session asks whether to claim the database again
+				s.end(err) // the next session decides whether to claim the database again
 				return nil, err
 			}
 			o.results = o.results[1:]
@@ -307,7 +307,7 @@ func (s *session) transact(timeout time.Duration, ops []ovsdb.Operation) ([]ovsd
 	}
 }
 
-// refusal says why the server refused a transaction.
+// refusal returns an error with the server's reason for rejecting a transaction.
 func refusal(results []ovsdb.OperationResult, ops []ovsdb.Operation, err error) error {
 	for i, r := range results {
 		if r.Error == "" {

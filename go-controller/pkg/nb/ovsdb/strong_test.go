@@ -9,8 +9,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/ovsdbtest"
 )
 
-// TestStrongReference: a translation keeps the address set it refers to; both can
-// go, or the set alone while the translation changes, in one transaction.
+// TestStrongReference: a NAT row prevents the deletion of the address set it refers to; one
+// transaction can delete both, or delete the set and change the NAT row.
 func TestStrongReference(t *testing.T) {
 	s := ovsdbtest.StartNB(t)
 	w := connect(t, ovsdb.Config{Address: s.Socket()})

@@ -13,30 +13,30 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
 )
 
-// Table says how rows of one table are owned, found and compared.
+// Table describes how rows of one table are owned, found and compared.
 type Table struct {
 	// Name is the name of the table in the schema.
 	Name string
 	// New returns an empty model.
 	New func() model.Model
-	// Key is the columns that name a row uniquely; values are joined with "/"
+	// Key lists the columns that identify a row uniquely; their values are joined with "/"
 	// for nb.Ref and nb.Parent. Empty for tables whose rows have no name.
 	Key []string
-	// Parents maps a table to its column that references rows of this one.
+	// Parents maps a parent table to its column that references rows of this table.
 	Parents map[string]string
-	// Refs are the reference columns that nb.Row.Refs may set. Other reference
-	// columns are left alone.
+	// Refs are the reference columns that nb.Row.Refs may set. Other reference columns are
+	// left unchanged.
 	Refs []string
 	// Ignore are columns that OVN writes: never compared, never written.
 	Ignore []string
-	// Notify are those of Ignore that owners plan by: they are read, and a change is told
-	// as drift is.
+	// Notify are those columns of Ignore that owners depend on: they are read, and a change
+	// is reported as drift.
 	Notify []string
 	// Identity derives the owner of a row from its columns, for tables without
-	// external_ids; ok is false for foreign rows. The row id is the key.
+	// external_ids; ok is false for foreign rows. The row ID is the key.
 	Identity func(model.Model) (owner nb.Owner, ok bool)
-	// Awaited tells rows of which nodes want to know when a change is in force: NB_Global's nb_cfg takes a step with it, which every ovn-controller
-	// passes on to its host when the flows are in.
+	// Awaited reports whether nodes need to know when a change of a row has taken effect. Such a change also increments
+	// nb_cfg of NB_Global, and every ovn-controller publishes that value on its host once the flows are installed.
 	Awaited func(model.Model) bool
 }
 
@@ -47,18 +47,18 @@ type column struct {
 	reference bool // holds UUIDs
 }
 
-// table is a Table with what follows from it and the schema.
+// table is a Table with values derived from it and from the schema.
 type table struct {
 	Table
 	typ      reflect.Type // of the struct
 	root     bool         // rows live without being referenced
-	depth    int          // 0 for tables without parents among the non-root ones
+	depth    int          // 0 for tables without parents among the non-root tables
 	columns  []column     // compared and written
 	members  []string     // monitored only: references to rows of root tables
 	keys     []int        // fields of Key
 	uuid     int          // field of the UUID
 	strong   []int        // fields of Refs that keep the rows they refer to
-	notified []int        // fields of Told
+	notified []int        // fields of Notify
 	ids      int          // field of external_ids, -1 if the table has none
 }
 
@@ -76,8 +76,8 @@ func indexTables[K comparable](key func(*table) K) map[K]*table {
 	return m
 }
 
-// compile checks the literals against the schema; a mistake in one is a
-// programming error and panics at start.
+// compile checks the literals against the schema; a mistake in one is a programming error
+// and panics at startup.
 func compile(lits []Table) []*table {
 	schema := nbdb.Schema()
 	var out []*table
@@ -156,7 +156,7 @@ func isReference(c *ovsdb.ColumnSchema) bool {
 	return err == nil && target != ""
 }
 
-// monitored lists the columns the cache needs.
+// monitored lists the columns that the cache needs.
 func (t *table) monitored() []string {
 	cols := slices.Concat(t.members, t.Notify)
 	for _, c := range t.columns {
@@ -169,7 +169,7 @@ func (t *table) monitored() []string {
 	return slices.Compact(cols)
 }
 
-// tells reports whether a change of a row is one that its owner plans by.
+// tells reports whether a change of a row affects a column that its owner depends on.
 func (t *table) tells(old, row model.Model) bool {
 	return old != nil && row != nil && slices.ContainsFunc(t.notified, func(field int) bool {
 		return !reflect.DeepEqual(structOf(old).Field(field).Interface(), structOf(row).Field(field).Interface())
@@ -197,7 +197,7 @@ func (t *table) key(m model.Model) string {
 	return strings.Join(parts, "/")
 }
 
-// probeKey returns a model with nothing but the key columns set, for a lookup.
+// probeKey returns a model with only the key columns set, for a lookup.
 func (t *table) probeKey(key string) model.Model {
 	m := t.New()
 	parts := []string{key}
@@ -223,11 +223,11 @@ func (t *table) probeOwner(o nb.Owner) model.Model {
 	return m
 }
 
-// noSuch is a value no row has: the library looks into one index after the
-// other and stops at the first hit.
+// noSuch is a value that no row has: the library searches one index after another and stops
+// at the first hit.
 const noSuch = "\x00"
 
-// ownerOf returns the owner and the id of a row; ok is false for foreign rows.
+// ownerOf returns the owner and the ID of a row; ok is false for foreign rows.
 func (t *table) ownerOf(m model.Model) (o nb.Owner, id string, ok bool) {
 	if t.Identity != nil {
 		o, ok = t.Identity(m)
@@ -240,7 +240,7 @@ func (t *table) ownerOf(m model.Model) (o nb.Owner, id string, ok bool) {
 	return o, id, ok
 }
 
-// parentOf returns the parent noted on a row.
+// parentOf returns the parent recorded on a row.
 func (t *table) parentOf(m model.Model) nb.Parent {
 	_, parent := placeOf(t, t.idsOf(m))
 	return parent
@@ -259,7 +259,7 @@ func (t *table) setIDs(m model.Model, ids map[string]string) {
 	*structOf(m).Field(t.ids).Addr().Interface().(*map[string]string) = ids
 }
 
-// membersOf returns the rows that a column of member references points at.
+// membersOf returns the UUIDs of the rows that a column of references to root tables holds.
 func (t *table) membersOf(m model.Model, column string) []string {
 	for i := range t.typ.NumField() {
 		if t.typ.Field(i).Tag.Get("ovsdb") == column {
@@ -269,7 +269,8 @@ func (t *table) membersOf(m model.Model, column string) []string {
 	return nil
 }
 
-// keeps reports whether a row refers to others in a way that forbids to delete them.
+// keeps reports whether a row has strong references, so that the rows it refers to cannot
+// be deleted.
 func (t *table) keeps(m model.Model) bool {
 	return slices.ContainsFunc(t.strong, func(field int) bool { return !structOf(m).Field(field).IsZero() })
 }

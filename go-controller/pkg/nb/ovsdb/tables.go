@@ -10,12 +10,12 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// networkFeature is the feature that owns rows of tables without external_ids:
-// the base network.
+// networkFeature is the feature that owns rows of tables without external_ids: the base
+// network.
 const networkFeature = "network"
 
-// literals are the tables the writer supports. One more table is one more
-// literal here, and nothing else.
+// literals are the tables that the writer supports. Supporting another table takes only a
+// literal here.
 var literals = []Table{
 	{
 		Name: nbdb.LogicalRouterTable, New: func() model.Model { return &nbdb.LogicalRouter{} },
@@ -86,7 +86,8 @@ var literals = []Table{
 			nbdb.LogicalSwitchTable:     "load_balancer",
 			nbdb.LogicalRouterTable:     "load_balancer",
 		},
-		// Nodes end connections by UDP that lead where OVN does not lead them any more.
+		// Nodes delete UDP conntrack entries that lead to a destination which OVN no longer
+		// uses.
 		Awaited: func(m model.Model) bool {
 			protocol := m.(*nbdb.LoadBalancer).Protocol
 			return protocol != nil && *protocol == nbdb.LoadBalancerProtocolUDP
@@ -102,12 +103,12 @@ var literals = []Table{
 	},
 }
 
-// servicesFeature is the feature that owns what Services need of a node.
+// servicesFeature is the feature that owns the rows that Services need for a node.
 const servicesFeature = "service-nodes"
 
-// macBindingOwner: a binding belongs to the object of its port: the gateway router
-// of a node, the cluster router, or, on the cluster router's port to the switch of a
-// node, what Services need of that node.
+// macBindingOwner returns the owner of a MAC binding by its port: the node for its gateway
+// router, the cluster for the cluster router, and for the cluster router's port to the
+// switch of a node the object of the Services feature for that node.
 func macBindingOwner(m model.Model) (nb.Owner, bool) {
 	port := m.(*nbdb.StaticMACBinding).LogicalPort
 	if port == topology.ClusterRouterToJoin {
@@ -124,7 +125,7 @@ func macBindingOwner(m model.Model) (nb.Owner, bool) {
 	return nb.Owner{}, false
 }
 
-// groupOwner: the cluster's load balancer groups belong to the cluster.
+// groupOwner returns the owner of the cluster's load balancer groups, which is the cluster.
 func groupOwner(m model.Model) (nb.Owner, bool) {
 	switch m.(*nbdb.LoadBalancerGroup).Name {
 	case topology.ClusterLBGroup, topology.ClusterSwitchLBGroup, topology.ClusterRouterLBGroup:

@@ -12,11 +12,12 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 )
 
-// internalTables say how the database is reached and what it is called: nobody's rows.
+// internalTables configure the connection to the database and its name; their rows have no
+// owner.
 var internalTables = []string{"NB_Global", "Connection", "SSL"}
 
-// Stored returns the rows of all tables that the database has, but for those that are
-// about the database itself, as they are at one moment.
+// Stored returns a consistent snapshot of the rows of all tables in the database, except
+// those about the database itself.
 func (c *Client) Stored(ctx context.Context) ([]nb.Stored, error) {
 	s, err := c.current(ctx)
 	if err != nil {
@@ -42,7 +43,7 @@ func (c *Client) Stored(ctx context.Context) ([]nb.Stored, error) {
 	return rows, nil
 }
 
-// setParents notes on rows in which lists they are, in the same order each time.
+// setParents records on rows the parents that reference them, in a stable order.
 func setParents(rows []nb.Stored) {
 	at := map[string]int{}
 	for i, r := range rows {
@@ -67,7 +68,7 @@ func setParents(rows []nb.Stored) {
 	}
 }
 
-// stored converts a row from what the library makes of it.
+// stored converts a row from the library's representation.
 func stored(name string, row ovsdb.Row) nb.Stored {
 	s := nb.Stored{Table: name, Sets: map[string][]string{}, Maps: map[string]map[string]string{}}
 	for column, value := range row {
@@ -124,8 +125,8 @@ func ownerOfStored(s nb.Stored) (nb.Owner, bool) {
 	return t.Identity(m)
 }
 
-// Mark makes rows of others ours, in one transaction. They keep all but external_ids of
-// ours. It returns how many of them were there.
+// Mark makes foreign rows ours, in one transaction. Only our keys in their external_ids
+// change. It returns how many of the rows existed.
 func (c *Client) Mark(ctx context.Context, rows []nb.Stored, marks []nb.Mark) (int, error) {
 	have := map[string]map[string]string{}
 	for _, r := range rows {

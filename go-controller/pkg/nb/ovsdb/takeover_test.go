@@ -12,8 +12,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/ovsdbtest"
 )
 
-// TestMark: a row of somebody else that has a name which is wanted becomes ours while a
-// master runs, keeps its UUID and what others wrote on it, and its owner hears of it.
+// TestMark: a foreign row with a wanted name becomes ours while a master runs, keeps its
+// UUID and what others wrote to it, and its owner is notified.
 func TestMark(t *testing.T) {
 	s := ovsdbtest.StartNB(t)
 	s.Nbctl("lr-add", "ovn_cluster_router", "--", "set", "Logical_Router", "ovn_cluster_router", "external_ids:neutron\\:revision=7", "external_ids:old=1")

@@ -13,8 +13,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/ovsdbtest"
 )
 
-// TestTransactionWithoutAnswer: what a transaction did that was not answered in time
-// is unknown, so the cache that does not show it is not used any more.
+// TestTransactionWithoutAnswer: the outcome of a transaction that was not answered in time
+// is unknown, so the cache, which may lack it, is no longer used.
 func TestTransactionWithoutAnswer(t *testing.T) {
 	s := ovsdbtest.StartNB(t)
 	client := dial(t, ovsdb.Config{Address: s.Socket(), ProbeInterval: time.Hour, TransactTimeout: 300 * time.Millisecond})

@@ -10,8 +10,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/ovsdbtest"
 )
 
-// TestTold: the owner of a BFD session hears of each change of its status, reads it in
-// its rows, and never writes it.
+// TestTold: the owner of a BFD session is notified of each change of its status, reads it
+// in its rows, and never writes it.
 func TestTold(t *testing.T) {
 	s := ovsdbtest.StartNB(t)
 	w := connect(t, ovsdb.Config{Address: s.Socket()})

@@ -13,7 +13,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
 )
 
-// errStale means that the database changed between the diff and the commit.
+// errStale means that the database changed between diff and commit.
 var errStale = errors.New("rows changed underneath")
 
 // part is what one owner's plan contributes to a transaction.
@@ -22,12 +22,12 @@ type part struct {
 	stats   nb.Stats
 	changed []*wanted
 	removes []ovsdb.Operation
-	leaves  references // to take out of cells
+	leaves  references // to remove from cells
 	writes  []ovsdb.Operation
-	// exact[i] tells that writes[i] must have matched exactly one row.
+	// exact[i] is true if writes[i] must match exactly one row.
 	exact []bool
-	joins references // to put into cells
-	// awaited: nodes want to know when this is in force.
+	joins references // to add to cells
+	// awaited is true if nodes need to know when the change has taken effect.
 	awaited bool
 }
 
@@ -36,7 +36,7 @@ type cell struct {
 	table, uuid, column string
 }
 
-// references are rows by the cell that refers to them.
+// references holds rows by the cell that refers to them.
 type references struct {
 	cells []cell // in the order of their first rows
 	rows  map[cell][]any
@@ -58,8 +58,8 @@ func (r *references) addAll(more references) {
 	}
 }
 
-// build turns a plan into operations. thorough makes it look for the reference
-// that keeps a doomed row alive instead of trusting the note on the row.
+// build turns a plan into operations. With thorough it searches for the reference to a row
+// to be deleted, instead of relying on the parent recorded on the row.
 func build(p *plan, thorough bool) *part {
 	b := &part{plan: p}
 	b.remove(thorough)
@@ -72,7 +72,7 @@ func build(p *plan, thorough bool) *part {
 	return b
 }
 
-// size is how many operations the part has by itself.
+// size returns how many operations the part has by itself.
 func (b *part) size() int {
 	return len(b.removes) + len(b.leaves.cells) + len(b.writes) + len(b.joins.cells)
 }
@@ -86,7 +86,7 @@ func (b *part) await(t *table, row model.Model) {
 	b.awaited = b.awaited || t.Awaited != nil && t.Awaited(row)
 }
 
-// remove adds the deletion of root rows, and for the others the removal of the
+// remove adds the deletion of rows of root tables and, for other rows, the removal of the
 // references that keep them alive.
 func (b *part) remove(thorough bool) {
 	for _, d := range b.plan.gone {
@@ -94,8 +94,8 @@ func (b *part) remove(thorough bool) {
 		b.await(d.table, d.row)
 		ref := wireUUID(d.uuid)
 		if !d.table.root && d.table.keeps(d.row) {
-			// Unreferenced rows go after references are checked: too late where what
-			// they refer to goes as well.
+			// The server removes unreferenced rows after it has checked references: too
+			// late if the rows they refer to are deleted too.
 			b.removes = append(b.removes, ovsdb.Operation{
 				Op: ovsdb.OperationDelete, Table: d.table.Name, Where: whereUUID(d.uuid),
 			})
@@ -118,7 +118,7 @@ func (b *part) remove(thorough bool) {
 	}
 }
 
-// write adds the insertion of a new row or the update of what differs in an
+// write adds the insertion of a new row, or the update of the columns that differ in an
 // existing one.
 func (b *part) write(w *wanted) {
 	t, row := w.table, structOf(w.model)
@@ -192,12 +192,13 @@ type transaction struct {
 	parts  []*part
 	ops    []ovsdb.Operation
 	begin  []int        // where the writes of each part begin among the operations
-	joined map[cell]int // which operation puts rows into a cell
+	joined map[cell]int // which operation adds rows to a cell
 }
 
-// newTransaction joins parts. Removals go first: a row then never hangs on a parent
-// that goes in the same transaction. What several parts put into a cell is one
-// operation: the cell may have thousands of rows, and each operation costs as many.
+// newTransaction joins parts. Removals come first, so that a row is never attached to a
+// parent that is deleted in the same transaction. All rows that several parts add to a cell
+// are one operation: the cell may have thousands of rows, and the cost of each operation is
+// proportional to that.
 func newTransaction(parts []*part) *transaction {
 	t := &transaction{parts: parts, joined: map[cell]int{}}
 	var leaves, joins references
@@ -229,9 +230,8 @@ func newTransaction(parts []*part) *transaction {
 	return t
 }
 
-// verify checks that a part of a committed transaction did what its plan said:
-// writes met the rows they were meant for, and the cache shows the new rows and not
-// the old.
+// verify checks that a part of a committed transaction did what was planned: writes matched
+// the intended rows, and the cache has the new rows and not the deleted ones.
 func (t *transaction) verify(i int, v view, results []ovsdb.OperationResult) error {
 	b := t.parts[i]
 	for j, w := range b.writes {
@@ -254,7 +254,7 @@ func (t *transaction) verify(i int, v view, results []ovsdb.OperationResult) err
 	return nil
 }
 
-// log names the rows that a committed part wrote.
+// log logs the rows that a committed part wrote.
 func (b *part) log() {
 	if !klog.V(5).Enabled() {
 		return

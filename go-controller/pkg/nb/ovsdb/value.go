@@ -50,9 +50,8 @@ func sortedSet[T cmp.Ordered](s []T) []T {
 	return slices.Compact(s)
 }
 
-// toOVS converts a column's value to what goes over the wire. It is made of
-// plain values instead of the library's types, whose nested encoders take
-// several times as long.
+// toOVS converts a column's value to its wire format, using plain values instead of the
+// library's types, whose nested encoders take several times as long.
 func (c column) toOVS(v reflect.Value) any {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -62,7 +61,7 @@ func (c column) toOVS(v reflect.Value) any {
 		return c.atom(v.Elem())
 	case reflect.Slice:
 		if s, ok := v.Addr().Interface().(*[]string); ok {
-			v = reflect.ValueOf(sortedSet(*s)) // the server refuses duplicates
+			v = reflect.ValueOf(sortedSet(*s)) // the server rejects duplicates
 		}
 		set := make([]any, v.Len())
 		for i := range set {
@@ -87,7 +86,7 @@ func (c column) atom(v reflect.Value) any {
 	return v.Interface()
 }
 
-// wireSet is a set as it goes over the wire.
+// wireSet returns a set in wire format.
 func wireSet(elements []any) any {
 	if elements == nil {
 		elements = []any{}
@@ -95,7 +94,7 @@ func wireSet(elements []any) any {
 	return [2]any{"set", elements}
 }
 
-// wireMap is a map as it goes over the wire.
+// wireMap returns a map in wire format.
 func wireMap(m map[string]string) any {
 	pairs := make([][2]string, 0, len(m))
 	for k, v := range m {
@@ -104,7 +103,8 @@ func wireMap(m map[string]string) any {
 	return [2]any{"map", pairs}
 }
 
-// wireUUID refers to a row, existing or of the same transaction.
+// wireUUID returns a reference to a row, either an existing one or one inserted in the same
+// transaction.
 func wireUUID(uuid string) any {
 	if len(uuid) == 36 {
 		return [2]string{"uuid", uuid}
@@ -115,8 +115,8 @@ func wireUUID(uuid string) any {
 // seed makes digests comparable within this process.
 var seed = maphash.MakeSeed()
 
-// digest condenses what the writer answers for in a row. Equal rows have equal
-// digests whatever the order of their sets and maps.
+// digest returns a hash of the columns of a row that the writer manages. Equal rows have
+// equal digests regardless of the order of their sets and maps.
 func (t *table) digest(row reflect.Value, ids map[string]string) uint64 {
 	var sum uint64
 	for i, c := range t.columns {

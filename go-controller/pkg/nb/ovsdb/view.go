@@ -13,14 +13,14 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
 )
 
-// view reads the cache of one session. What it returns are copies.
+// view reads the cache of one session. It returns copies.
 type view struct {
 	cache  *cache.TableCache
 	tables *tableIndex
 }
 
-// tableIndex are the tables in which a feature has rows, or had some once. A lookup in
-// the cache costs more than most rows do, and a feature writes few of the tables.
+// tableIndex holds the tables in which each feature has, or once had, rows. It saves
+// lookups in the cache, which are expensive, as a feature writes only few of the tables.
 type tableIndex struct {
 	mu        sync.RWMutex
 	byFeature map[string]map[*table]bool
@@ -28,7 +28,7 @@ type tableIndex struct {
 
 func newTableIndex() *tableIndex { return &tableIndex{byFeature: map[string]map[*table]bool{}} }
 
-// add notes that a feature has rows in a table.
+// add records that a feature has rows in a table.
 func (h *tableIndex) add(feature string, t *table) {
 	h.mu.RLock()
 	known := h.byFeature[feature][t]
@@ -44,7 +44,7 @@ func (h *tableIndex) add(feature string, t *table) {
 	h.byFeature[feature][t] = true
 }
 
-// of returns the tables to look into for rows of a feature.
+// of returns the tables that may have rows of a feature.
 func (h *tableIndex) of(feature string) []*table {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -60,7 +60,7 @@ func (h *tableIndex) of(feature string) []*table {
 // found is a row of the cache.
 type found struct {
 	uuid string
-	id   string // row id; only of owned rows
+	id   string // row ID; owned rows only
 	row  model.Model
 }
 
@@ -86,7 +86,7 @@ func (v view) owned(t *table, o nb.Owner) ([]found, error) {
 	return out, nil
 }
 
-// inSlot returns our rows that translate a source, by their owners.
+// inSlot returns our rows in a slot, by owner.
 func (v view) inSlot(s nb.Slot) (map[nb.Owner]found, error) {
 	probe := &nbdb.NAT{LogicalIP: s.Source, ExternalIDs: map[string]string{objectKey: noSuch}}
 	rows, err := v.cache.Table(nbdb.NATTable).RowsByModels([]model.Model{probe})
@@ -103,8 +103,8 @@ func (v view) inSlot(s nb.Slot) (map[nb.Owner]found, error) {
 	return out, nil
 }
 
-// named returns the rows of t with a key: more than one only where the schema
-// does not make it unique.
+// named returns the rows of t with a key: more than one only if the schema does not enforce
+// uniqueness.
 func (v view) named(t *table, key string) ([]found, error) {
 	rows, err := v.cache.Table(t.Name).RowsByModels([]model.Model{t.probeKey(key)})
 	if err != nil {

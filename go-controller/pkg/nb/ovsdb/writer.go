@@ -16,17 +16,17 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/panics"
 )
 
-// maxAttempts bounds how often one Apply starts over because the rows it was
-// diffed against changed before its commit.
+// maxAttempts bounds how often one Apply starts over because the rows that it was diffed
+// against changed before the commit.
 const maxAttempts = 5
 
-// maxInFlight is how many transactions are under way at a time.
+// maxInFlight is the maximum number of transactions in flight.
 const maxInFlight = 2
 
-// maxBatchWrites is how many writes of several owners may share a transaction; an
-// owner that has more goes alone. With that few the server works on the next while
-// the updates of the last are read; with many fewer it would have more work than
-// that gains.
+// maxBatchWrites is how many writes of several owners may share a transaction; an owner
+// with more gets its own. The limit is low enough that the server works on one transaction
+// while the updates of the previous one are read. With a much lower limit the overhead
+// would exceed that gain.
 const maxBatchWrites = 500
 
 // Writer implements nb.Writer. Its methods may be called from any goroutine.
@@ -35,7 +35,7 @@ type Writer struct {
 	requests chan []*request
 	drift    *drift
 	yields   *nb.Yields
-	names    atomic.Uint64 // last row name given within a transaction
+	names    atomic.Uint64 // last row name used within a transaction
 }
 
 var _ nb.Writer = (*Writer)(nil)
@@ -55,8 +55,8 @@ type outcome struct {
 	err   error
 }
 
-// NewWriter returns the writer of a connection; there should be one. It works
-// until the client is closed.
+// NewWriter returns the writer of a connection; there should be only one. It works until
+// the client is closed.
 func NewWriter(c *Client) *Writer {
 	yields := nb.NewYields()
 	w := &Writer{client: c, requests: make(chan []*request), drift: newDrift(yields), yields: yields}
@@ -66,21 +66,21 @@ func NewWriter(c *Client) *Writer {
 	return w
 }
 
-// Apply implements nb.Writer. While there is no connection it waits, until ctx
-// ends; an Apply during which the connection breaks goes on with the next one.
-// The rows must not be modified after they were handed in. Errors wrap
-// nb.ErrNoParent or nb.ErrConflict where these are the reason.
+// Apply implements nb.Writer. Without a connection it waits until ctx ends; if the
+// connection breaks during an Apply, it continues with the next one. The rows must not be
+// modified after the call. Errors wrap nb.ErrNoParent or nb.ErrConflict if these are the
+// reason.
 func (w *Writer) Apply(ctx context.Context, o nb.Owner, want []nb.Row) (nb.Stats, error) {
 	stats, errs := w.ApplyAll(ctx, map[nb.Owner][]nb.Row{o: want})
 	return stats, errs[o]
 }
 
-// ApplyAll is Apply for several owners at once, whose changes go into one
-// transaction where they are not very many. It returns the errors by owner; one
-// that fails does not keep the others from being written.
+// ApplyAll is Apply for several owners at once. Their changes are sent in one transaction
+// unless there are very many. It returns the errors by owner; an owner that fails does not
+// prevent the others from being written.
 func (w *Writer) ApplyAll(ctx context.Context, want map[nb.Owner][]nb.Row) (nb.Stats, map[nb.Owner]error) {
 	requests := make([]*request, 0, len(want))
-	var yielding []*request // after what they yield to
+	var yielding []*request // after the rows that they yield to
 	for o, rows := range want {
 		r := &request{ctx: ctx, owner: o, want: rows, done: make(chan outcome, 1)}
 		if slices.ContainsFunc(rows, func(row nb.Row) bool { return row.Yields }) {
@@ -107,7 +107,7 @@ func (w *Writer) ApplyAll(ctx context.Context, want map[nb.Owner][]nb.Row) (nb.S
 	return stats, errs
 }
 
-// answer waits for the outcome of a request, which may never have been taken.
+// answer waits for the outcome of a request, which may never have been accepted.
 func (w *Writer) answer(r *request) outcome {
 	select {
 	case out := <-r.done:
@@ -124,15 +124,15 @@ func (w *Writer) answer(r *request) outcome {
 	}
 }
 
-// whyNot explains a context that ended: most often there is no connection.
+// whyNot returns why a context ended: usually because there is no connection.
 func (w *Writer) whyNot(ctx context.Context) error {
 	w.client.mu.Lock()
 	defer w.client.mu.Unlock()
 	return errors.Join(ctx.Err(), w.client.lastErr)
 }
 
-// Owners implements nb.Writer. Without a connection it tells what was there when
-// it broke; whatever changed since comes through OnDrift when the next one stands.
+// Owners implements nb.Writer. Without a connection it returns the owners at the time it
+// broke; later changes are reported through OnDrift once the next one is established.
 func (w *Writer) Owners(feature string) []nb.Owner {
 	w.client.mu.Lock()
 	last := w.client.last
@@ -151,9 +151,9 @@ func (w *Writer) Owners(feature string) []nb.Owner {
 	return owners
 }
 
-// Rows returns the rows of o as they are in the database, by ID and Model only.
-// Without a connection they are those from when it broke. The models are copies
-// and carry the owner's external_ids.
+// Rows returns the rows of o as they are in the database, with only ID and Model set.
+// Without a connection it returns the rows at the time it broke. The models are copies and
+// include the owner's external_ids.
 func (w *Writer) Rows(o nb.Owner) []nb.Row {
 	w.client.mu.Lock()
 	last := w.client.last
@@ -172,23 +172,22 @@ func (w *Writer) Rows(o nb.Owner) []nb.Row {
 	return rows
 }
 
-// OnDrift registers a function that is called with the owner of rows which
-// somebody else changed, added or removed, or whose Told columns OVN has changed,
-// or which may have changed while
-// there was no connection. The owner's key is to be enqueued: its Apply puts
-// right what differs and is a no-op otherwise. f must not block for long.
+// OnDrift registers a function that is called with the owner of rows that someone else
+// changed, added or removed, whose Notify columns OVN changed, or that may have changed
+// while there was no connection. f should enqueue the owner's key: its Apply repairs what
+// differs and is a no-op otherwise. f must not block for long.
 func (w *Writer) OnDrift(f func(nb.Owner)) { w.drift.subscribe(f) }
 
-// Repaired counts how often rows of an owner were written after somebody else had changed,
-// added or removed some of them.
+// Repaired returns how often rows of an owner were rewritten after someone else had
+// changed, added or removed some of them.
 func (w *Writer) Repaired() uint64 {
 	w.drift.mu.Lock()
 	defer w.drift.mu.Unlock()
 	return w.drift.repaired
 }
 
-// Sizes returns how many rows each table has, of whatever owner. Without a connection it
-// tells how many there were when it broke.
+// Sizes returns how many rows each table has, including foreign ones. Without a connection
+// it returns the numbers at the time it broke.
 func (w *Writer) Sizes() map[string]int {
 	w.client.mu.Lock()
 	last := w.client.last
@@ -200,17 +199,16 @@ func (w *Writer) Sizes() map[string]int {
 	return sizes
 }
 
-// txn is a transaction under way, or the requests that came back from it.
+// txn is a transaction in flight, or the requests that came back from it.
 type txn struct {
 	asked []*request
 	parts []*part
-	again []*request // of asked, to start over
+	again []*request // those of asked that start over
 }
 
-// run commits what is asked for. What is asked for while transactions are under
-// way goes together into the next one. Two are under way at a time, so that the
-// server works on one while the other's updates are read; an owner is never in
-// both, and neither is a slot.
+// run commits requests. Requests that arrive while transactions are in flight are combined
+// into the next one. Two transactions are in flight at a time, so that the server works on
+// one while the other's updates are read. They never have an owner or a slot in common.
 func (w *Writer) run() {
 	landed := make(chan txn, maxInFlight)
 	airborne, slots := map[nb.Owner]bool{}, map[nb.Slot]bool{}
@@ -230,7 +228,7 @@ func (w *Writer) run() {
 				}
 				if len(later) < len(batch) {
 					continue
-				} // else all wait for what is under way
+				} // else all wait for the transactions in flight
 			}
 		}
 		select {
@@ -251,8 +249,8 @@ func (w *Writer) run() {
 	}
 }
 
-// nextBatch picks the requests for the next transaction: of those that wait, here
-// or still in Apply, the first of each owner that is not airborne.
+// nextBatch picks the requests for the next transaction: of those waiting, here or still in
+// Apply, the first of each owner that has none in flight.
 func (w *Writer) nextBatch(waiting []*request, airborne map[nb.Owner]bool) (batch, rest []*request) {
 	for more := true; more; {
 		select {
@@ -264,7 +262,7 @@ func (w *Writer) nextBatch(waiting []*request, airborne map[nb.Owner]bool) (batc
 	}
 	taken := map[nb.Owner]bool{}
 	for _, r := range waiting {
-		// An owner has a second request only after an abandoned one: in order.
+		// An owner has a second request only after an abandoned one; keep the order.
 		if airborne[r.owner] || taken[r.owner] {
 			rest = append(rest, r)
 			taken[r.owner] = true
@@ -276,10 +274,10 @@ func (w *Writer) nextBatch(waiting []*request, airborne map[nb.Owner]bool) (batc
 	return batch, rest
 }
 
-// prepare diffs a batch against the cache of the session it waits for. It
-// answers the requests that need no transaction and returns those that share one,
-// and those that come later because they do not fit into it, or share slots with others.
-// The slots are those of transactions under way; those of this one are added.
+// prepare waits for a session and diffs a batch against its cache. It answers the requests
+// that need no transaction. It returns those that share the next transaction (asked), and
+// those that must wait because they do not fit into it or share slots with others (later).
+// slots are those of the transactions in flight; prepare adds those of the new one.
 func (w *Writer) prepare(batch []*request, slots map[nb.Slot]bool) (s *session, parts []*part, asked, later []*request) {
 	s, err := w.client.current(w.client.ctx)
 	writes := 0
@@ -335,8 +333,8 @@ func (w *Writer) newName() string {
 	return fmt.Sprintf("r%d", w.names.Add(1))
 }
 
-// send commits parts in one transaction and answers their requests. It returns
-// those that have to start over.
+// send commits parts in one transaction and answers their requests. It returns the requests
+// that have to start over.
 func (w *Writer) send(s *session, asked []*request, parts []*part) (again []*request) {
 	for _, b := range parts {
 		w.drift.expect(b)
@@ -347,9 +345,9 @@ func (w *Writer) send(s *session, asked []*request, parts []*part) (again []*req
 	w.observe(parts, time.Since(begin), err)
 	switch {
 	case errors.Is(err, errSession):
-		return asked // what it did shows in the next session's cache
+		return asked // the next session's cache shows the outcome
 	case err != nil && len(parts) > 1:
-		// Somebody's rows were refused, and with them everybody's.
+		// The rows of one owner were rejected, and with them those of all.
 		for _, r := range asked {
 			again = append(again, w.sendAlone(s, r)...)
 		}
@@ -378,7 +376,7 @@ func (w *Writer) send(s *session, asked []*request, parts []*part) (again []*req
 	return again
 }
 
-// observe tells who measures how a transaction ended.
+// observe reports the result of a transaction for metrics.
 func (w *Writer) observe(parts []*part, took time.Duration, err error) {
 	if w.client.cfg.Observe == nil {
 		return
@@ -390,7 +388,7 @@ func (w *Writer) observe(parts []*part, took time.Duration, err error) {
 	w.client.cfg.Observe(t)
 }
 
-// sendAlone diffs a request anew, after other transactions went before it, and
+// sendAlone diffs a request again, since other transactions were committed meanwhile, and
 // commits it by itself.
 func (w *Writer) sendAlone(s *session, r *request) (again []*request) {
 	b, err := w.plan(s.view, r)

@@ -129,8 +129,8 @@ func TestApply(t *testing.T) {
 	}
 }
 
-// TestApplyAll: what several owners want is one transaction, however many rows
-// they have that do not change; one whose rows are refused is the only one to fail.
+// TestApplyAll: changes of several owners are one transaction, however many unchanged rows
+// they have; only the owner whose rows are rejected fails.
 func TestApplyAll(t *testing.T) {
 	s := ovsdbtest.StartNB(t)
 	w := connect(t, ovsdb.Config{Address: s.Socket()})
@@ -139,7 +139,8 @@ func TestApplyAll(t *testing.T) {
 	if stats, errs := w.ApplyAll(t.Context(), want); len(errs) > 0 || stats.Inserted != 3000 {
 		t.Fatalf("stats %+v, errors %v", stats, errs)
 	}
-	// An owner is answered a moment before the next transaction may have it. What writes nothing waits for that.
+	// An owner is answered a moment before it may be in the next transaction. An Apply that writes nothing waits
+	// for that moment.
 	if stats, errs := w.ApplyAll(t.Context(), want); len(errs) > 0 || !stats.Zero() {
 		t.Fatalf("the same again: stats %+v, errors %v", stats, errs)
 	}

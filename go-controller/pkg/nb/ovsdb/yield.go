@@ -7,7 +7,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
 )
 
-// withhold returns the wanted rows without those that yield to rows of others.
+// withhold returns the wanted rows without those that yield to rows of other owners.
 func (p *plan) withhold(want []nb.Row) ([]nb.Row, error) {
 	rest := make([]nb.Row, 0, len(want))
 	for _, row := range want {
@@ -29,7 +29,7 @@ func (p *plan) withhold(want []nb.Row) ([]nb.Row, error) {
 	return rest, nil
 }
 
-// others returns the rows that others have in a slot, by owner.
+// others returns the rows that other owners have in a slot, by owner.
 func (p *plan) others(s nb.Slot) (map[nb.Owner]found, error) {
 	rows, err := p.view.inSlot(s)
 	delete(rows, p.owner)
@@ -47,8 +47,8 @@ func slotsOf(rows map[name]*found) []nb.Slot {
 	return slots
 }
 
-// exchange deletes the rows of others that yield to wanted ones, and has one return to
-// each slot that the owner had and does not want any more.
+// exchange deletes the yielding rows of others from slots that the owner wants, and
+// restores one in each slot that the owner had and no longer wants.
 func (p *plan) exchange(had []nb.Slot, yields *nb.Yields, newName func() string) error {
 	t, wanted := tableByName[nbdb.NATTable], map[nb.Slot]bool{}
 	for _, w := range p.rows {
@@ -92,7 +92,7 @@ func (p *plan) exchange(had []nb.Slot, yields *nb.Yields, newName func() string)
 	return nil
 }
 
-// restore has a row of somebody else return.
+// restore adds a row of another owner that had yielded.
 func (p *plan) restore(o nb.Owner, row nb.Row, newName func() string) error {
 	w := &wanted{table: tableByName[nbdb.NATTable], owner: o, row: row, model: row.Model, uuid: newName()}
 	p.view.tables.add(o.Feature, w.table)
@@ -100,7 +100,7 @@ func (p *plan) restore(o nb.Owner, row nb.Row, newName func() string) error {
 	return p.identify(w)
 }
 
-// shares reports whether the plan has one of some slots.
+// shares reports whether the plan has any of the given slots.
 func (p *plan) shares(slots map[nb.Slot]bool) bool {
 	for s := range p.slots {
 		if slots[s] {

@@ -21,14 +21,14 @@ var (
 	theirs = nb.Owner{Feature: "egressservice", Object: "ip"}
 )
 
-// translation is a row of a slot.
+// translation returns a row that occupies a slot.
 func translation(id, source, to string, yields bool) nb.Row {
 	return nb.Row{ID: id, Parent: clusterRouter, Yields: yields,
 		Model: &nbdb.NAT{Type: nbdb.NATTypeSNAT, ExternalIP: to, LogicalIP: source}}
 }
 
-// TestYield: a row that yields and what it yields to are exchanged in one transaction,
-// whichever of them comes or goes, and after a restart.
+// TestYield: a yielding row and the row it yields to are swapped in one transaction,
+// whichever of them is added or deleted, also after a restart.
 func TestYield(t *testing.T) {
 	p := newPair(t)
 	p.apply(network, []nb.Row{router(clusterRouter.Name)})
@@ -71,7 +71,7 @@ func TestYield(t *testing.T) {
 	p.apply(theirs, nil)
 	is(node)
 
-	// Of two that yield there is one.
+	// Of two yielding rows, one is in the database.
 	again := nb.Owner{Feature: "network", Object: "again"}
 	p.apply(again, plain[:1])
 	p.apply(ours, plain[1:])
@@ -83,7 +83,7 @@ func TestYield(t *testing.T) {
 
 	p.applyAll(map[nb.Owner][]nb.Row{ours: plain, theirs: egress})
 	is(other)
-	// Somebody else's doing is put right, whoever looks first.
+	// Outside changes are repaired, whichever owner is reconciled first.
 	p.fake.Remove(theirs, nbdb.NATTable, "10.244.0.5@n")
 	drifted := make(chan nb.Owner, 100)
 	p.real.OnDrift(func(o nb.Owner) { drifted <- o })
@@ -99,8 +99,8 @@ func TestYield(t *testing.T) {
 	is(node)
 }
 
-// TestNeverTwoNeverNone: whoever writes at the same time, each transaction leaves one
-// translation of each address for which somebody has one that yields.
+// TestNeverTwoNeverNone: whatever is written concurrently, each transaction leaves exactly
+// one translation of each address for which an owner has a yielding one.
 func TestNeverTwoNeverNone(t *testing.T) {
 	seeds.Each(t, 4, func(t *testing.T, rng *rand.Rand) {
 		p := newPair(t)
@@ -135,7 +135,7 @@ func TestNeverTwoNeverNone(t *testing.T) {
 				apply(t, p.real, owner(i), rows...)
 			})
 		}
-		for i := range 4 { // each of them has three addresses, of three nodes
+		for i := range 4 { // each has three addresses, of three nodes
 			run(func(rng *rand.Rand) {
 				want := map[nb.Owner][]nb.Row{}
 				for j := range 3 {
@@ -156,8 +156,8 @@ func TestNeverTwoNeverNone(t *testing.T) {
 	})
 }
 
-// checkJournal replays the transactions of a database, and reports those after the first
-// some that leave an address with another number of translations than one.
+// checkJournal replays the transactions of a database and, skipping the first ones, reports
+// those that leave an address with other than one translation.
 func checkJournal(t *testing.T, journal string, after, addrs int) (changes int) {
 	t.Helper()
 	rows := map[string]string{}
@@ -192,7 +192,7 @@ func checkJournal(t *testing.T, journal string, after, addrs int) (changes int) 
 	return changes
 }
 
-// TestYieldRefused: a row returns though the rest of what its owner wants is refused.
+// TestYieldRefused: a row is restored even though the other rows of its owner are rejected.
 func TestYieldRefused(t *testing.T) {
 	w := connect(t, ovsdb.Config{Address: ovsdbtest.StartNB(t).Socket()})
 	apply(t, w, network, router(clusterRouter.Name))
