@@ -15,8 +15,7 @@ import (
 // OVN may apply any of them.
 type Slot struct{ Router, Source string }
 
-// SlotOf returns the slot of a row; ok is false for rows that do not translate source
-// addresses.
+// SlotOf returns the slot of a row; false for rows that do not translate source addresses.
 func SlotOf(parent Parent, m model.Model) (Slot, bool) {
 	nat, ok := m.(*nbdb.NAT)
 	if !ok || nat.Type != nbdb.NATTypeSNAT {

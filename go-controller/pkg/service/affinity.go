@@ -10,8 +10,9 @@ import (
 // ReasonAffinityTimeout is the reason of Events about AffinityLimit.
 const ReasonAffinityTimeout = "SessionAffinityTimeout"
 
-// AffinityLimit says what of the affinity of a Service is not kept; "" where it has
-// none. What OVN has for a timeout loses packets.
+// AffinityLimit returns a message saying that the timeout of the session affinity of a
+// Service is not supported; "" without affinity. OVN's own implementation of a timeout
+// loses packets.
 func (s Service) AffinityLimit() string {
 	if s.Affinity == 0 {
 		return ""
@@ -20,8 +21,7 @@ func (s Service) AffinityLimit() string {
 		"a client stays with its endpoint as long as the endpoints stay", s.Affinity.Seconds())
 }
 
-// HasAffinity reports whether the load balancers of a Service keep clients at their
-// endpoints.
+// HasAffinity reports whether the load balancers of a Service have session affinity.
 func HasAffinity(rows []nb.Row) bool {
 	for _, r := range rows {
 		if lb, ok := r.Model.(*nbdb.LoadBalancer); ok && len(lb.SelectionFields) > 0 {

@@ -7,25 +7,24 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// Bindings say where packets to virtual addresses, those of the node with a node
-// port among them, may be on their way to. An entry
-// of connection tracking that leads elsewhere is stale: of UDP such an entry lives
-// as long as the client keeps sending.
+// Bindings holds the valid destinations of UDP packets to virtual addresses, including node
+// addresses with a node port. A conntrack entry with another destination is stale: for UDP
+// such an entry lives as long as the client keeps sending.
 type Bindings map[netip.AddrPort]Binding
 
 // Binding is what one virtual address may be translated to.
 type Binding struct {
 	To map[netip.AddrPort]bool
-	// Outside is that for clients outside, where the kernel translates and they are
-	// to stay on this node; nil: the same. Hosts are the addresses of clients that
-	// are not outside.
+	// Outside replaces To for external clients if the kernel translates the address and
+	// their traffic has to stay on this node; nil: the same as To. Hosts are the addresses
+	// of clients that are not external.
 	Outside map[netip.AddrPort]bool
 	Hosts   []netip.Addr
-	// Direct: the kernel of the host translates, so that an entry of its own
-	// without translation, made before there were rules, is stale.
+	// Direct means that the host's kernel translates the address. An entry of the kernel
+	// without translation, created before the rules existed, is then stale.
 	Direct bool
-	// Routed: the external bridge hands what comes from outside to the gateway router.
-	// It remembers so, of entries without translation.
+	// Routed means that the external bridge sends external traffic to the gateway router.
+	// The bridge remembers that choice in conntrack entries without translation.
 	Routed bool
 }
 
@@ -39,8 +38,9 @@ func addressesOf(all ...[]Endpoint) map[netip.AddrPort]bool {
 	return to
 }
 
-// bind notes where a UDP port leads. direct is about what comes from outside, all
-// and here are its endpoints.
+// bind records the valid destinations of a UDP port. direct means that the kernel sends
+// external traffic straight to endpoints; all and here are the port's endpoints in the
+// cluster and on this node.
 func (p *nodePlanner) bind(port Port, direct bool, all, here []Endpoint) {
 	if port.Protocol != "udp" {
 		return
@@ -59,7 +59,7 @@ func (p *nodePlanner) bind(port Port, direct bool, all, here []Endpoint) {
 			p.state.UDP[answer] = Binding{To: addressesOf(here)}
 		}
 		for a := range external.Outside {
-			to[a] = true // Open vSwitch does not tell who is outside
+			to[a] = true // Open vSwitch does not distinguish external clients
 		}
 	}
 	for _, e := range p.externals(p.family, port) {
@@ -75,7 +75,7 @@ func (p *nodePlanner) bind(port Port, direct bool, all, here []Endpoint) {
 	}
 }
 
-// hosts returns the addresses that the host itself has as a client.
+// hosts returns the addresses that the host itself uses as a client.
 func (p *nodePlanner) hosts() []netip.Addr {
 	var out []netip.Addr
 	for _, a := range slices.Concat(p.node.Gateway.Addrs, p.node.Host) {
@@ -87,22 +87,22 @@ func (p *nodePlanner) hosts() []netip.Addr {
 	return out
 }
 
-// Entry is a UDP entry of connection tracking: Client sends to To, and answers are
-// expected from From. Own tells the host's from those of Open vSwitch.
+// Entry is a UDP conntrack entry: Client sends to To, and replies are expected from From.
+// HostOwned entries belong to the host, others to Open vSwitch.
 type Entry struct {
 	Client    netip.Addr
 	To, From  netip.AddrPort
 	HostOwned bool
 }
 
-// Stale reports whether an entry leads where nobody serves any more.
+// Stale reports whether an entry leads to a destination that no longer serves.
 func (b Bindings) Stale(e Entry) bool {
 	binding, ok := b[e.To]
 	switch {
 	case !ok:
 		return false
 	case e.To == e.From:
-		// OVN translates whatever it knows a load balancer for; this is from before.
+		// OVN translates all addresses that have a load balancer; this entry is older.
 		return !e.HostOwned || binding.Direct
 	case e.HostOwned && !slices.Contains(binding.Hosts, e.Client):
 		return !binding.outside()[e.From]
@@ -117,9 +117,9 @@ func (b Binding) outside() map[netip.AddrPort]bool {
 	return b.To
 }
 
-// Removed reports whether something that b allowed is not allowed by next, so that there
-// may be stale entries. Virtual addresses that are gone do not count: what is sent
-// to them has no place to go to.
+// Removed reports whether next no longer allows something that b allowed, so that there may
+// be stale entries. Virtual addresses that are gone do not count: packets to them have no
+// new destination.
 func (b Bindings) Removed(next Bindings) bool {
 	for virtual, after := range next {
 		before, ok := b[virtual]

@@ -5,17 +5,18 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// The chains of Services. Of the nat chains the first that matches decides, in the
-// order ETP, HOSTEP, NODEPORT, EXTERNALIP.
+// The chains of Services. The nat chains are evaluated in the order ETP, HOSTEP, NODEPORT,
+// EXTERNALIP; the first match decides.
 const (
-	// ChainETP takes what comes from outside and is to stay on this node.
+	// ChainETP handles external traffic that must stay on this node (externalTrafficPolicy:
+	// Local).
 	ChainETP = "OVN-KUBE-ETP"
-	// ChainHostEndpoints goes straight to endpoints, of which some are no pods.
+	// ChainHostEndpoints sends traffic directly to endpoints if some of them are not pods.
 	ChainHostEndpoints = "OVN-KUBE-HOSTEP"
-	// ChainNodePort and ChainExternal lead to the cluster address.
+	// ChainNodePort and ChainExternal send traffic to the cluster address.
 	ChainNodePort = "OVN-KUBE-NODEPORT"
 	ChainExternal = "OVN-KUBE-EXTERNALIP"
-	// ChainSources drops what loadBalancerSourceRanges does not allow.
+	// ChainSources drops traffic that loadBalancerSourceRanges does not allow.
 	ChainSources = "OVN-KUBE-LB-SOURCES"
 )
 
@@ -31,7 +32,7 @@ func Chains(families []topology.Family) []host.Chain {
 		outside := host.Jump{From: "PREROUTING", Match: "! -i " + topology.ManagementPort}
 		incoming, own := host.Jump{From: "PREROUTING"}, host.Jump{From: "OUTPUT"}
 		chain("mangle", ChainSources, 10, outside)
-		// Neither pods nor the host itself are outside.
+		// Traffic from pods and from the host itself is not external.
 		chain("nat", ChainETP, 10, outside)
 		chain("nat", ChainHostEndpoints, 20, incoming, own)
 		chain("nat", ChainNodePort, 30, incoming, own)

@@ -12,7 +12,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// port decodes one port with the endpoints that all slices together give it.
+// port decodes one port with its endpoints from all slices.
 func (s Service) port(p corev1.ServicePort, sets []*discoveryv1.EndpointSlice, c Config) Port {
 	out := Port{Protocol: protocolOf(p.Protocol), Port: uint16(p.Port), NodePort: uint16(p.NodePort)}
 	for _, set := range sets {
@@ -32,10 +32,10 @@ func (s Service) port(p corev1.ServicePort, sets []*discoveryv1.EndpointSlice, c
 	return out
 }
 
-// distinct sorts endpoints and leaves one of each.
+// distinct sorts endpoints and removes duplicates.
 func distinct(all []Endpoint) []Endpoint {
 	slices.SortFunc(all, func(a, b Endpoint) int {
-		// Of two slices that disagree, the one that says more comes first.
+		// If two slices disagree, the one with more information comes first.
 		return cmp.Or(a.To.Compare(b.To), -compareBools(a.Ready, b.Ready), -strings.Compare(a.Node, b.Node))
 	})
 	return slices.CompactFunc(all, func(a, b Endpoint) bool { return a.To == b.To })
@@ -51,13 +51,13 @@ func compareBools(a, b bool) int {
 	return -1
 }
 
-// protocolOf returns the protocol as OVN and iptables write it.
+// protocolOf returns the protocol in the notation of OVN and iptables.
 func protocolOf(p corev1.Protocol) string {
 	return strings.ToLower(string(cmp.Or(p, corev1.ProtocolTCP)))
 }
 
-// targetPort finds the port of a slice that stands for a port of the Service:
-// the one of the same name and protocol.
+// targetPort returns the port of a slice that corresponds to a port of the Service: the one
+// with the same name and protocol.
 func targetPort(p corev1.ServicePort, ports []discoveryv1.EndpointPort) (uint16, bool) {
 	for _, e := range ports {
 		name, protocol := "", corev1.ProtocolTCP
@@ -78,17 +78,16 @@ func ready(e *discoveryv1.Endpoint) bool {
 	return e.Conditions.Ready == nil || *e.Conditions.Ready
 }
 
-// serves reports whether an endpoint can be asked to serve: it is ready, or on its
-// way out and still serves.
+// serves reports whether an endpoint can serve: it is ready, or terminating and still
+// serving.
 func serves(e *discoveryv1.Endpoint) bool {
 	leaving := e.Conditions.Terminating != nil && *e.Conditions.Terminating &&
 		e.Conditions.Serving != nil && *e.Conditions.Serving
 	return ready(e) || leaving
 }
 
-// endpoints decodes one endpoint of a slice, of the families the Service has. Who
-// may write slices may name any address, but not those by which nodes talk to
-// themselves.
+// endpoints decodes one endpoint of a slice, for the families of the Service. Writers of
+// slices may use any address except those that nodes use to talk to themselves.
 func (s Service) endpoints(e *discoveryv1.Endpoint, port uint16, c Config) []Endpoint {
 	node := ""
 	if e.NodeName != nil {
@@ -114,13 +113,14 @@ func within(ranges []netip.Prefix, a netip.Addr) bool {
 	return slices.ContainsFunc(ranges, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// Endpoints returns who serves a port in one family: those that are ready, else
-// those that are on their way out and still serve.
+// Endpoints returns the endpoints that serve a port in one family: the ready ones or, if
+// there are none, those that are terminating and still serving.
 func (p Port) Endpoints(f topology.Family) []Endpoint {
 	return p.choose(func(e Endpoint) bool { return family(e) == f })
 }
 
-// Local returns who serves a port in one family on one node, by the same rule.
+// Local returns the endpoints that serve a port in one family on one node, by the same
+// rule.
 func (p Port) Local(f topology.Family, node string) []Endpoint {
 	return p.choose(func(e Endpoint) bool { return family(e) == f && e.Node == node })
 }
@@ -142,18 +142,17 @@ func (p Port) choose(in func(Endpoint) bool) []Endpoint {
 	return leaving
 }
 
-// onPods reports whether everybody who can serve a port in one family is a pod,
-// which decides about the path that traffic takes. It does not ask who is ready,
-// so the path changes rarely.
+// onPods reports whether all candidates for a port in one family are pods, which determines
+// the path of traffic. Readiness does not matter, so the path changes rarely.
 func (p Port) onPods(f topology.Family) bool {
 	return !slices.ContainsFunc(p.Candidates, func(e Endpoint) bool { return family(e) == f && !e.Pod })
 }
 
-// nodes returns the nodes with somebody to serve a port in one family, sorted.
+// nodes returns the nodes with a candidate for a port in one family, sorted.
 func (p Port) nodes(f topology.Family) []string { return nodesOf(f, p.Candidates) }
 
-// listing returns the nodes with somebody who may have open connections to a port
-// in one family, sorted.
+// listing returns the nodes with an endpoint that may have open connections to a port in
+// one family, sorted.
 func (p Port) listing(f topology.Family) []string { return nodesOf(f, p.Listed) }
 
 func nodesOf(f topology.Family, endpoints []Endpoint) []string {

@@ -13,12 +13,12 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// Refusal is something that is written in a Service and is not served.
+// Refusal is a value in a Service that is not served.
 type Refusal struct {
-	// Field and Value are what is refused.
+	// Field and Value are the field and its refused value.
 	Field, Value string
 	Reason       reserved.Reason
-	Message      string // a sentence for the user, that begins with the value
+	Message      string // a sentence for the user, starting with the value
 }
 
 // The fields that are refused.
@@ -32,28 +32,28 @@ const (
 
 // The reasons besides those of package reserved.
 const (
-	// InvalidSourceRange: an entry of loadBalancerSourceRanges is not a range. It lets
-	// nobody in.
+	// InvalidSourceRange: an entry of loadBalancerSourceRanges is not a range. It allows no
+	// clients.
 	InvalidSourceRange reserved.Reason = "InvalidSourceRange"
 	// PortTaken: another Service has the port.
 	PortTaken reserved.Reason = "PortTaken"
-	// HostPortReserved: the port belongs to the nodes themselves.
+	// HostPortReserved: the nodes themselves use the port.
 	HostPortReserved reserved.Reason = "HostPortReserved"
 	// HealthPortInUse: another process of a node listens on the health port.
 	HealthPortInUse reserved.Reason = "HealthPortInUse"
 )
 
-// privileged is below which a port is for the system's own services.
+// privileged is the first port that is not reserved for system services.
 const privileged = 1024
 
-// HostPort is a port that nodes serve themselves.
+// HostPort is a port that the nodes themselves serve.
 type HostPort struct {
 	Protocol string // "tcp", "udp"
 	Port     uint16
 }
 
-// DefaultHostPorts are what nodes serve in every cluster: SSH; etcd, the API server,
-// the scheduler, the controller manager and the kubelet; metrics of ovnkube; the databases of OVN,
+// DefaultHostPorts are the ports that nodes serve in every cluster: SSH; etcd, the API server, the
+// scheduler, the controller manager and the kubelet; metrics of ovnkube; the OVN databases,
 // tunnels and BFD.
 var DefaultHostPorts = []HostPort{
 	{"tcp", 22}, {"tcp", 2379}, {"tcp", 2380}, {"tcp", 6443},
@@ -62,20 +62,20 @@ var DefaultHostPorts = []HostPort{
 	{"udp", 6081}, {"udp", 3784}, {"udp", 3785}, {"udp", 4784},
 }
 
-// Others tells what belongs to others than the Service that is decoded.
+// Others provides what belongs to other objects than the Service being decoded.
 type Others interface {
-	// Owners returns who has an address for something else than a Service.
+	// Owners returns the owners of an address that are not Services.
 	Owners(a netip.Addr) []reserved.Owner
 	// ClusterAddr returns the Service "namespace/name" whose cluster address a is;
 	// "" for none.
 	ClusterAddr(a netip.Addr) string
-	// At returns the Services that ask for a port of an address from outside.
+	// At returns the Services that request a port of an external address.
 	At(to netip.AddrPort, protocol string) []*corev1.Service
-	// OnPort returns the Services that have a node port or, by TCP, a health port.
+	// OnPort returns the Services that have this node port or, for TCP, this health port.
 	OnPort(protocol string, port uint16) []*corev1.Service
 }
 
-// nobody has nothing.
+// nobody is an Others without any objects.
 type nobody struct{}
 
 func (nobody) Owners(netip.Addr) []reserved.Owner          { return nil }
@@ -83,8 +83,8 @@ func (nobody) ClusterAddr(netip.Addr) string               { return "" }
 func (nobody) At(netip.AddrPort, string) []*corev1.Service { return nil }
 func (nobody) OnPort(string, uint16) []*corev1.Service     { return nil }
 
-// filter decides what a Service gets of what is written in it. It is all that master
-// and nodes know about that.
+// filter decides which of the values in a Service are served. Master and nodes both rely on
+// it alone.
 type filter struct {
 	config Config
 	ranges reserved.Ranges
@@ -103,21 +103,20 @@ func (c Config) Ranges() reserved.Ranges {
 	return reserved.Ranges{Pods: c.Cluster, Services: c.Services, Join: c.Join, Masquerade: c.Masquerade}
 }
 
-// address is an address from outside that a Service asks for, and may have.
+// address is an external address that a Service requests and may have.
 type address struct {
 	netip.Addr
 	field string
-	// hosts are the hosts whose address it is, too.
+	// hosts are the hosts that have the address too.
 	hosts []reserved.Owner
 }
 
-// Asked is an address from outside as it is written.
+// Asked is a requested external address as written in the Service.
 type Asked struct {
 	Field, Text string
 }
 
-// Claims are what a Service asks for that others may ask for as well, in a form that
-// objects can be indexed by.
+// Claims returns what a Service requests that others may request as well, as index keys.
 func Claims(svc *corev1.Service) []string {
 	if !served(svc) {
 		return nil
@@ -152,25 +151,25 @@ func Claims(svc *corev1.Service) []string {
 	return slices.Compact(claims)
 }
 
-// ClusterAddrClaim is that of a cluster address.
+// ClusterAddrClaim returns the claim to a cluster address.
 func ClusterAddrClaim(a netip.Addr) string { return "cluster " + a.String() }
 
-// AddrClaim is that of an address from outside.
+// AddrClaim returns the claim to an external address.
 func AddrClaim(a netip.Addr) string { return "address " + a.String() }
 
-// AtClaim is that of a port of an address from outside.
+// AtClaim returns the claim to a port of an external address.
 func AtClaim(to netip.AddrPort, protocol string) string { return "at " + to.String() + " " + protocol }
 
-// IngressPortClaim is that of a port of any address of a load balancer.
+// IngressPortClaim returns the claim to a port of any load balancer address.
 func IngressPortClaim(protocol string, port uint16) string {
 	return fmt.Sprintf("ingress %d %s", port, protocol)
 }
 
-// PortClaim is that of a node port or, by TCP, of a health port.
+// PortClaim returns the claim to a node port or, for TCP, to a health port.
 func PortClaim(protocol string, port uint16) string { return fmt.Sprintf("port %d %s", port, protocol) }
 
-// Contested returns the claims of others that the answer to a claim may change: those
-// of the Services that are to be looked at again with it.
+// Contested returns the claims of other Services that are affected when a claim is added or
+// removed: those Services have to be reconciled too.
 func Contested(claim string) []string {
 	kind, rest, _ := strings.Cut(claim, " ")
 	switch kind {
@@ -184,9 +183,8 @@ func Contested(claim string) []string {
 	return nil
 }
 
-// AsksFor returns the addresses from outside that are written in a Service. Those of
-// load balancers that forward to node ports by themselves (ipMode Proxy) are not
-// among them.
+// AsksFor returns the external addresses that a Service requests, without those of load
+// balancers that forward to node ports themselves (ipMode Proxy).
 func AsksFor(svc *corev1.Service) []Asked {
 	var all []Asked
 	if svc.Spec.Type == corev1.ServiceTypeLoadBalancer {
@@ -202,8 +200,8 @@ func AsksFor(svc *corev1.Service) []Asked {
 	return all
 }
 
-// addresses returns the addresses from outside that a Service may have, none twice,
-// and what is wrong with the others.
+// addresses returns the external addresses that a Service may have, without duplicates, and
+// the reasons why the others are refused.
 func (f filter) addresses(svc *corev1.Service) (granted []address, refused []Refusal) {
 	cluster := clusterIPs(svc)
 	for _, ask := range AsksFor(svc) {
@@ -248,8 +246,8 @@ func (f filter) refuse(a netip.Addr, cluster []netip.Addr) reserved.Refusal {
 	return reserved.Refusal{}
 }
 
-// externals makes the addresses from outside of what is granted. Who may use them is
-// restricted for those of load balancers only.
+// externals returns the External of each granted address. Source ranges apply only to load
+// balancer addresses.
 func externals(svc *corev1.Service, granted []address) []External {
 	ranges, invalid := sources(svc)
 	out := make([]External, 0, len(granted))
@@ -257,7 +255,8 @@ func externals(svc *corev1.Service, granted []address) []External {
 		e := External{Addr: g.Addr}
 		if g.field == fieldIngress {
 			e.Sources = sourcesOf(topology.FamilyOf(g.Addr), ranges)
-			// Whom an entry that is not a range was meant for nobody knows.
+			// An entry that is not a range still restricts, as it is unknown whom it was
+			// meant to allow.
 			e.Restricted = len(e.Sources) > 0 || len(invalid) > 0
 		}
 		out = append(out, e)
@@ -266,7 +265,7 @@ func externals(svc *corev1.Service, granted []address) []External {
 	return out
 }
 
-// sources decodes loadBalancerSourceRanges, and returns apart what is not a range.
+// sources decodes loadBalancerSourceRanges and returns invalid entries separately.
 func sources(svc *corev1.Service) (ranges []netip.Prefix, invalid []string) {
 	for _, text := range svc.Spec.LoadBalancerSourceRanges {
 		p, err := netip.ParsePrefix(strings.TrimSpace(text))
@@ -279,8 +278,8 @@ func sources(svc *corev1.Service) (ranges []netip.Prefix, invalid []string) {
 	return ranges, invalid
 }
 
-// sourcesOf returns the source ranges of a family. A Service whose ranges are all
-// of the other family does not restrict this one.
+// sourcesOf returns the source ranges of one family. A Service that has ranges of the other
+// family only does not restrict this one.
 func sourcesOf(f topology.Family, all []netip.Prefix) []netip.Prefix {
 	var out []netip.Prefix
 	for _, p := range all {
@@ -309,8 +308,8 @@ func refuseSources(svc *corev1.Service) []Refusal {
 	return refused
 }
 
-// healthPort returns the port at which nodes are to say whether they have endpoints,
-// and notes in s why it is refused.
+// healthPort returns the port on which nodes report whether they have endpoints; if it is
+// refused, it records the reason in s.
 func (f filter) healthPort(s *Service, svc *corev1.Service) uint16 {
 	port := wantsHealthPort(svc)
 	if port == 0 {
@@ -332,7 +331,7 @@ func (f filter) healthPort(s *Service, svc *corev1.Service) uint16 {
 	return 0
 }
 
-// wantsHealthPort returns the health port that a Service asks for; 0: none.
+// wantsHealthPort returns the health port that a Service requests; 0: none.
 func wantsHealthPort(svc *corev1.Service) uint16 {
 	if svc.Spec.Type != corev1.ServiceTypeLoadBalancer || svc.Spec.ExternalTrafficPolicy != corev1.ServiceExternalTrafficPolicyLocal {
 		return 0
@@ -340,8 +339,8 @@ func wantsHealthPort(svc *corev1.Service) uint16 {
 	return uint16(svc.Spec.HealthCheckNodePort)
 }
 
-// onPort returns who has the number of a health port for something that goes before,
-// and what for: a node port, or the health port of an older Service.
+// onPort returns the Service that takes precedence on the number of a health port, and what
+// it uses it for: as a node port, or as the health port of an older Service.
 func (f filter) onPort(svc *corev1.Service, port uint16) (key, what string) {
 	var oldest *corev1.Service
 	for _, other := range f.others.OnPort("tcp", port) {
@@ -371,7 +370,7 @@ func (f filter) reserved(protocol string, port uint16) bool {
 	return slices.Contains(f.config.HostPorts, HostPort{protocol, port})
 }
 
-// port takes from a port what is not the Service's, and notes in s why.
+// port removes from a port what the Service may not have, and records the reasons in s.
 func (f filter) port(s *Service, port *Port, svc *corev1.Service, granted []address) {
 	if port.NodePort != 0 && f.reserved(port.Protocol, port.NodePort) {
 		value := fmt.Sprintf("%d/%s", port.NodePort, strings.ToUpper(port.Protocol))
@@ -392,8 +391,8 @@ func (f filter) port(s *Service, port *Port, svc *corev1.Service, granted []addr
 	}
 }
 
-// portAt reports whether somebody else has a port of an address, and why nobody
-// serves it for this Service; no reason where it is served otherwise.
+// portAt reports whether a port of an address is taken (lost), and why it is not served for
+// this Service; without a reason it is served in another way.
 func (f filter) portAt(svc *corev1.Service, g address, port *Port) (why reserved.Refusal, lost bool) {
 	if why, lost = f.portOfHost(svc, g, port.Protocol, port.Port); lost {
 		return why, true
@@ -411,7 +410,7 @@ func (f filter) portAt(svc *corev1.Service, g address, port *Port) (why reserved
 		Message: fmt.Sprintf("Service %s, which is older, has it", keyOf(oldest))}, true
 }
 
-// portOfHost is portAt for addresses that hosts have, too.
+// portOfHost is portAt for addresses that hosts have too.
 func (f filter) portOfHost(svc *corev1.Service, g address, protocol string, port uint16) (why reserved.Refusal, lost bool) {
 	if len(g.hosts) == 0 {
 		return reserved.Refusal{}, false
@@ -438,7 +437,7 @@ func (f filter) portOfHost(svc *corev1.Service, g address, protocol string, port
 			continue
 		}
 		if keyOf(other) == keyOf(svc) && what == "node port" {
-			return reserved.Refusal{}, true // it is served as its node port
+			return reserved.Refusal{}, true // served as its node port
 		}
 		return reserved.Refusal{Reason: PortTaken, Message: fmt.Sprintf("%s, and the port is the %s of Service %s",
 			g.hosts[0].Refuse().Message, what, keyOf(other))}, true
@@ -446,8 +445,8 @@ func (f filter) portOfHost(svc *corev1.Service, g address, protocol string, port
 	return reserved.Refusal{}, false
 }
 
-// has reports whether a Service that asks for a port of an address has it, as far as no
-// other Service is concerned.
+// has reports whether a Service may have a port of an address, regardless of competing
+// Services.
 func (f filter) has(svc *corev1.Service, a netip.Addr, port *Port) bool {
 	if !served(svc) || !slices.ContainsFunc(svc.Spec.Ports, func(p corev1.ServicePort) bool {
 		return uint16(p.Port) == port.Port && protocolOf(p.Protocol) == port.Protocol
@@ -463,8 +462,8 @@ func (f filter) has(svc *corev1.Service, a netip.Addr, port *Port) bool {
 	return !lost
 }
 
-// older reports whether a has the better right of two Services: it is the older, or
-// of one age and the first by name. A Service has none against itself.
+// older reports whether Service a takes precedence over b: it is older, or of the same age
+// and first by name. A Service does not take precedence over itself.
 func older(a, b *corev1.Service) bool {
 	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
 		strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name)) < 0

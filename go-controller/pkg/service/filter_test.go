@@ -16,7 +16,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// others has Services and the owners of addresses.
+// others holds Services and the owners of addresses.
 type others struct {
 	owners   map[string]reserved.Owner
 	services []*corev1.Service
@@ -54,13 +54,13 @@ func (o others) OnPort(protocol string, port uint16) []*corev1.Service {
 	return o.with(service.PortClaim(protocol, port))
 }
 
-// filtering is the cluster of these tests.
+// filtering is the configuration of these tests.
 var filtering = service.Config{
 	Cluster: config.Cluster, Services: config.Services, Masquerade: config.Masquerade,
 	Join: prefixes("100.64.0.0/16", "fd98::/64"), NodePorts: true, HostPorts: service.DefaultHostPorts,
 }
 
-// named makes a Service of one family and an age in minutes.
+// named returns a Service of one family, with an age in minutes.
 func named(name, clusterIP string, age int, change ...func(*corev1.Service)) *corev1.Service {
 	return object(append([]func(*corev1.Service){func(s *corev1.Service) {
 		s.Name = name
@@ -87,8 +87,8 @@ func ports(all ...corev1.ServicePort) func(*corev1.Service) {
 	return func(s *corev1.Service) { s.Spec.Ports = all }
 }
 
-// grants returns what a Service gets, "ADDRESS:PORT/PROTOCOL" each, as the rows of the
-// master and the rules of a node both have it, and what is refused.
+// grants returns what is served for a Service, as "ADDRESS:PORT/PROTOCOL", which must be
+// the same in the master's rows and in a node's rules, and what is refused.
 func grants(t *testing.T, s *corev1.Service, o others) (served, refused []string) {
 	t.Helper()
 	d, ok := service.Decode(service.Snapshot{Service: s, Slices: onTwo(), Others: o}, filtering)
@@ -124,8 +124,8 @@ func grants(t *testing.T, s *corev1.Service, o others) (served, refused []string
 	return served, refused
 }
 
-// TestAddressesOfTheCluster: what is the cluster's own is nobody's to serve; the other
-// addresses of the Service are served.
+// TestAddressesOfTheCluster: addresses of the cluster itself are not served; the other
+// addresses of the Service are.
 func TestAddressesOfTheCluster(t *testing.T) {
 	o := others{
 		owners: map[string]reserved.Owner{
@@ -136,7 +136,7 @@ func TestAddressesOfTheCluster(t *testing.T) {
 			"fd00:18::2":    {Kind: reserved.Node, Name: "n2"},
 			"203.0.113.250": {},
 		},
-		services: []*corev1.Service{named("dns", "192.168.200.10", 5)}, // of a range that was added
+		services: []*corev1.Service{named("dns", "192.168.200.10", 5)}, // in a range that was added
 	}
 	for ip, want := range map[string]reserved.Reason{
 		"172.18.0.2":        reserved.NodeAddress,
@@ -183,7 +183,8 @@ func TestAddressesOfTheCluster(t *testing.T) {
 		if prefix := fmt.Sprintf("%s spec.externalIPs %q is not served: ", want, ip); len(refused) != 1 || !strings.HasPrefix(refused[0], prefix) {
 			t.Errorf("%s: refused are %q, want %q...", ip, refused, prefix)
 		}
-		// A load balancer may use addresses of hosts, and nothing else of it.
+		// A load balancer may use addresses of hosts, but no other addresses of the
+		// cluster.
 		s = object(loadBalancer, ingress(ip, "203.0.113.9"))
 		served, refused = grants(t, s, o)
 		if want == reserved.NodeAddress || want == reserved.APIServerAddress {
@@ -198,8 +199,7 @@ func TestAddressesOfTheCluster(t *testing.T) {
 	}
 }
 
-// TestOtherFamily says that an address cannot be served without a cluster address of
-// its family.
+// TestOtherFamily: an address cannot be served without a cluster address of its family.
 func TestOtherFamily(t *testing.T) {
 	served, refused := grants(t, named("a", "10.96.0.9", 0, externalIPs("fd55::5", "203.0.113.9")), others{})
 	if len(served) != 1 || len(refused) != 1 || !strings.Contains(refused[0], "no cluster address of IPv6") {
@@ -207,8 +207,8 @@ func TestOtherFamily(t *testing.T) {
 	}
 }
 
-// TestPortsOfHosts: a load balancer may write addresses of hosts, but it does not get
-// what the hosts serve there.
+// TestPortsOfHosts: a load balancer may use addresses of hosts, but not the ports that the
+// hosts serve.
 func TestPortsOfHosts(t *testing.T) {
 	tcp, udp := corev1.ProtocolTCP, corev1.ProtocolUDP
 	o := others{
@@ -224,7 +224,7 @@ func TestPortsOfHosts(t *testing.T) {
 	for _, c := range []struct {
 		at      string
 		port    corev1.ServicePort
-		refused reserved.Reason // "" where it is served
+		refused reserved.Reason // "" if served
 	}{
 		{"172.18.0.2", port(tcp, 80, 0, ""), ""},
 		{"172.18.0.2", port(tcp, 443, 0, ""), ""},
@@ -239,7 +239,7 @@ func TestPortsOfHosts(t *testing.T) {
 		{"172.18.0.2", port(tcp, 32000, 0, ""), service.PortTaken},
 		{"198.51.100.7", port(tcp, 8443, 0, ""), reserved.APIServerAddress},
 		{"198.51.100.7", port(tcp, 443, 0, ""), ""},
-		{"203.0.113.9", port(tcp, 6443, 0, ""), ""}, // of no host
+		{"203.0.113.9", port(tcp, 6443, 0, ""), ""}, // not of a host
 		{"203.0.113.9", port(tcp, 22, 0, ""), ""},
 	} {
 		s := named("a", "10.96.0.9", 0, ingress(c.at), ports(c.port))
@@ -254,21 +254,21 @@ func TestPortsOfHosts(t *testing.T) {
 			t.Errorf("%s %v: served are %v, refused %q", c.at, c.port, served, refused)
 		}
 	}
-	// A Service whose node port is its port is served there as such, and told nothing.
+	// A Service whose node port equals its port is served as a node port, without an Event.
 	s := named("own", "10.96.0.9", 0, nodePorts, ingress("172.18.0.2"), ports(port(tcp, 30090, 30090, "")))
 	o.services = append(o.services, s)
 	if served, refused := grants(t, s, o); len(served) != 0 || len(refused) != 0 {
 		t.Errorf("its own node port: %v %q", served, refused)
 	}
-	// A node port that nodes serve themselves is possible where the range is large.
+	// With a large range, a node port may be one that nodes serve themselves.
 	d, _ := service.Decode(service.Snapshot{Service: named("wide", "10.96.0.9", 0, ports(port(tcp, 80, 10250, ""), port(tcp, 81, 30081, "")))}, filtering)
 	if d.Ports[0].NodePort != 0 || d.Ports[1].NodePort != 30081 || len(d.Refused) != 1 || d.Refused[0].Reason != service.HostPortReserved {
 		t.Errorf("node ports: %+v", d)
 	}
 }
 
-// TestSharedAddress: of two Services with one port of an address the older has it; they
-// may share an address with different ports.
+// TestSharedAddress: if two Services request the same port of an address, the older one
+// gets it; they may share an address with different ports.
 func TestSharedAddress(t *testing.T) {
 	tcp, udp := corev1.ProtocolTCP, corev1.ProtocolUDP
 	three := ports(port(tcp, 80, 0, ""), port(tcp, 443, 0, ""), port(udp, 80, 0, ""))
@@ -315,7 +315,7 @@ func TestSharedAddress(t *testing.T) {
 			t.Errorf("%s: after the older is gone, refused are %q", name, refused)
 		}
 	}
-	// Who is refused an address has no right to it either.
+	// A Service that is refused an address does not block others from it.
 	o := others{owners: map[string]reserved.Owner{"172.18.0.2": {Kind: reserved.Node, Name: "n1"}}, services: []*corev1.Service{
 		named("old", "10.96.0.1", 10, externalIPs("172.18.0.2"), web), named("new", "10.96.0.2", 0, ingress("172.18.0.2"), web)}}
 	if served, refused := grants(t, o.services[1], o); len(served) != 1 || len(refused) != 0 {
@@ -323,11 +323,11 @@ func TestSharedAddress(t *testing.T) {
 	}
 }
 
-// TestSourceRanges: what is not a range lets nobody in.
+// TestSourceRanges: an invalid range allows no clients.
 func TestSourceRanges(t *testing.T) {
 	for _, c := range []struct {
 		ranges    []string
-		four, six string // who is let in
+		four, six string // who is allowed
 		refused   int
 	}{
 		{nil, "everybody", "everybody", 0},
@@ -383,14 +383,14 @@ func TestSourceRanges(t *testing.T) {
 			}
 		}
 	}
-	// They are nothing to a Service that has no load balancer.
+	// They do not matter for a Service without a load balancer.
 	s := object(externalIPs("203.0.113.9"), func(s *corev1.Service) { s.Spec.LoadBalancerSourceRanges = []string{"bad"} })
 	if d := decode(t, s); d.External[0].Restricted || len(d.Refused) != 0 {
 		t.Errorf("%+v", d)
 	}
 }
 
-// TestHealthPorts: a health port is the choice of a user.
+// TestHealthPorts: users may choose any health port.
 func TestHealthPorts(t *testing.T) {
 	health := func(number int32) func(*corev1.Service) {
 		return func(s *corev1.Service) {

@@ -21,7 +21,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// written makes a Service as anybody may have written it.
+// written returns a Service with arbitrary content.
 func written(s *fuzzed.Source, name string) *corev1.Service {
 	local := corev1.ServiceInternalTrafficPolicyLocal
 	svc := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
@@ -47,7 +47,7 @@ func written(s *fuzzed.Source, name string) *corev1.Service {
 	return svc
 }
 
-// listed makes an EndpointSlice of a Service.
+// listed returns an EndpointSlice of a Service.
 func listed(s *fuzzed.Source, name string) *discoveryv1.EndpointSlice {
 	sl := &discoveryv1.EndpointSlice{
 		ObjectMeta:  metav1.ObjectMeta{Namespace: "ns", Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: "svc"}},
@@ -87,7 +87,7 @@ func FuzzPlan(f *testing.F) {
 	})
 }
 
-// FuzzObjects plans Services and EndpointSlices as the API server hands them out.
+// FuzzObjects plans Services and EndpointSlices as the API server returns them.
 func FuzzObjects(f *testing.F) {
 	files, err := filepath.Glob("testdata/objects/service-*.json")
 	if err != nil || len(files) == 0 {
@@ -111,13 +111,13 @@ func FuzzObjects(f *testing.F) {
 			return
 		}
 		if strings.ContainsAny(svc.Namespace+svc.Name, "\"\\\r\n ") {
-			return // the API server lets no such name in
+			return // the API server rejects such names
 		}
 		checkService(t, fuzzed.New(nil), nodes, svc, []*discoveryv1.EndpointSlice{sl})
 	})
 }
 
-// checkService checks what holds for any plan of a Service.
+// checkService checks invariants of any plan of a Service.
 func checkService(t *testing.T, s *fuzzed.Source, nodes []topology.Node, svc *corev1.Service, all []*discoveryv1.EndpointSlice) {
 	t.Helper()
 	own := func(a netip.Addr) (own, led bool) {

@@ -19,7 +19,7 @@ var (
 )
 
 // withGateways decodes a Service whose pods have external gateways. An egress feature
-// leads those on n1 away.
+// reroutes those on n1.
 func withGateways(t *testing.T, gateways []netip.Addr, change ...func(*corev1.Service)) service.Service {
 	t.Helper()
 	n1 := node(1, topology.GatewayLocal).Subnets
@@ -31,8 +31,8 @@ func withGateways(t *testing.T, gateways []netip.Addr, change ...func(*corev1.Se
 	return s
 }
 
-// TestGateways: of pods with external gateways, gateway routers take what keeps its
-// client's address in any gateway mode, and nothing else.
+// TestGateways: for pods with external gateways, gateway routers handle traffic that
+// preserves the client's address, in any gateway mode, and no other.
 func TestGateways(t *testing.T) {
 	for name, policy := range map[string]func(*corev1.Service){"cluster": func(*corev1.Service) {}, "local": externalLocal} {
 		for _, mode := range modes {
@@ -44,7 +44,7 @@ func TestGateways(t *testing.T) {
 	}
 }
 
-// TestGatewaysOfOneFamily: the other family is as if there were none.
+// TestGatewaysOfOneFamily: gateways of one family do not affect the other.
 func TestGatewaysOfOneFamily(t *testing.T) {
 	for _, mode := range modes {
 		none := show(withGateways(t, nil, loadBalancer, externalLocal), cluster(mode))
@@ -62,7 +62,7 @@ func TestGatewaysOfOneFamily(t *testing.T) {
 	}
 }
 
-// TestGatewaysTurn: where gateways come or go, connections by UDP take the other way,
+// TestGatewaysTurn: when gateways are added or removed, UDP connections change their path
 // too.
 func TestGatewaysTurn(t *testing.T) {
 	udp := func(s *corev1.Service) { s.Spec.Ports[0].Protocol = corev1.ProtocolUDP }

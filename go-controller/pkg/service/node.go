@@ -7,39 +7,39 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// NodeState is what a node does for a Service.
+// NodeState is the configuration of a node for a Service.
 type NodeState struct {
 	Rules host.Rules
-	// Routes lead the host to cluster addresses outside the ranges that the base
-	// network routes: ranges can be added to a cluster that runs.
+	// Routes are the host's routes to cluster addresses outside the ranges that the base
+	// network routes: ranges can be added to a running cluster.
 	Routes map[host.Route]host.Hop
-	// Ingress is what the external bridge hands to the gateway router.
+	// Ingress is the traffic that the external bridge sends to the gateway router.
 	Ingress []Ingress
-	// Health is served at the Service's health port; nil where it has none.
+	// Health is served on the Service's health port; nil if it has none.
 	Health *Health
-	// UDP is where connections without an end may lead.
+	// UDP holds the valid destinations of UDP packets.
 	UDP Bindings
 }
 
-// Ingress is traffic from outside that the gateway router balances.
+// Ingress is external traffic that the gateway router load balances.
 type Ingress struct {
 	To       netip.AddrPort
 	Protocol string
-	Sources  []netip.Prefix // empty: from everywhere
+	Sources  []netip.Prefix // empty: from anywhere
 }
 
-// Health is what a node says about a Service whose traffic stays on the node.
+// Health is a node's health check response for a Service whose traffic stays on the node.
 type Health struct {
 	Port            uint16
 	Namespace, Name string
 	Endpoints       int // ready ones on this node
 }
 
-// discardPort stands for the node port of a Service that has none, where nothing
-// but a refusal is to come of it.
+// discardPort stands for the missing node port of a Service if traffic is only going to be
+// rejected.
 const discardPort = 9
 
-// nodePlanner collects what a node does for a Service in one family.
+// nodePlanner collects the configuration of a node for a Service in one family.
 type nodePlanner struct {
 	Service
 	config   Config
@@ -50,7 +50,8 @@ type nodePlanner struct {
 	state    *NodeState
 }
 
-// NodeStateOf plans a Service for a node, as far as the node is known.
+// NodeStateOf plans a Service for a node. The plan is empty while the node's subnets or
+// gateway mode are unknown.
 func NodeStateOf(s Service, c Config, n topology.Node) NodeState {
 	state := NodeState{Rules: host.Rules{}, UDP: Bindings{}}
 	if len(n.Subnets) == 0 || n.Gateway.Mode == "" {
@@ -77,7 +78,7 @@ func NodeStateOf(s Service, c Config, n topology.Node) NodeState {
 	return state
 }
 
-// readyOn counts the ready endpoints on a node, of the Service's first family.
+// readyOn returns the number of ready endpoints on a node, in the Service's first family.
 func (s Service) readyOn(node string) int {
 	ready := map[netip.Addr]bool{}
 	for _, port := range s.Ports {
@@ -90,7 +91,7 @@ func (s Service) readyOn(node string) int {
 	return len(ready)
 }
 
-// routed reports whether the gateway router takes what comes from outside.
+// routed reports whether the gateway router handles external traffic.
 func (p *nodePlanner) routed() bool {
 	return p.byRouter(p.family, p.node.Gateway.Mode == topology.GatewayShared)
 }
@@ -101,7 +102,7 @@ func (p *nodePlanner) add(chain string, s host.Spec) {
 	p.state.Rules[key] = append(p.state.Rules[key], s.Rule())
 }
 
-// route leads to the cluster address by way of the node's switch in subnet.
+// route adds a route to the cluster address through the node's switch in subnet.
 func (p *nodePlanner) route(subnet netip.Prefix) {
 	if p.state.Routes == nil {
 		p.state.Routes = map[host.Route]host.Hop{}
@@ -117,9 +118,9 @@ func (p *nodePlanner) port(port Port) {
 	if p.ExternalLocal && len(all) > 0 {
 		p.stay(port, entries, here)
 	}
-	// The cluster address leads to the load balancer of the node's switch. That
-	// does not know endpoints that are no pods, and where the cluster address is
-	// for this node's endpoints only, what comes from outside is not to go there.
+	// The cluster address leads to the load balancer of the node's switch. That path does
+	// not work for endpoints that are not pods, and external traffic must not take it if
+	// the cluster address has only this node's endpoints.
 	direct := len(all) > 0 && (!port.onPods(p.family) || p.InternalLocal)
 	for _, e := range entries {
 		if direct {
@@ -142,17 +143,17 @@ func (p *nodePlanner) port(port Port) {
 	p.bind(port, direct, all, here)
 }
 
-// entry is a way into a port of a Service from outside.
+// entry is an external address and port through which a Service port is reached.
 type entry struct {
 	chain string
-	to    netip.Prefix // invalid: every address of the host
+	to    netip.Prefix // invalid: all addresses of the host
 	port  uint16
-	// restricted: sources may use it, nobody else.
+	// restricted means that only sources may use it.
 	restricted bool
 	sources    []netip.Prefix
 }
 
-// entries returns the ways into a port in the planner's family.
+// entries returns the external entries of a port in the planner's family.
 func (p *nodePlanner) entries(port Port) []entry {
 	var out []entry
 	if port.NodePort != 0 && p.config.NodePorts && p.node.Gateway.NodePort {
@@ -172,7 +173,7 @@ func (e entry) spec(protocol string) host.Spec {
 	return s
 }
 
-// balance goes to one of the endpoints at random.
+// balance adds rules that choose one of the endpoints at random.
 func (p *nodePlanner) balance(chain string, s host.Spec, to []Endpoint) {
 	for i, e := range to {
 		s.Probability = 1 / float64(len(to)-i)
@@ -181,10 +182,10 @@ func (p *nodePlanner) balance(chain string, s host.Spec, to []Endpoint) {
 	}
 }
 
-// answer is where the switch answers what must not leave the node, with here as
-// endpoints; false where the kernel goes to them itself. One way to pods is the
-// load balancer of the switch, which needs a port that belongs to this Service
-// alone.
+// answer returns the address on which the node's switch load balances traffic that must not
+// leave the node, with here as endpoints; false if the kernel sends it to them directly.
+// The load balancer of the switch can be used only for pods, and needs a port that belongs
+// to this Service alone.
 func (p *nodePlanner) answer(port Port, here []Endpoint) (netip.AddrPort, bool) {
 	number := port.NodePort
 	if number == 0 {
@@ -193,11 +194,11 @@ func (p *nodePlanner) answer(port Port, here []Endpoint) (netip.AddrPort, bool) 
 	return netip.AddrPortFrom(p.localVIP, number), len(here) == 0 || port.onPods(p.family) && port.NodePort != 0
 }
 
-// stay plans what comes from outside and must not leave the node. here are the
-// node's own endpoints. A gateway router that takes it does so with what comes to the
-// node's own address by the external bridge, before it gets here; what comes by
-// another way stays on the node, too, but not with the client's address: the answer
-// would leave by the gateway router.
+// stay plans external traffic that must not leave the node. here are the node's own
+// endpoints. If the gateway router handles such traffic, that applies to traffic to the
+// node's own address through the external bridge, which does not get here. Traffic that
+// arrives in another way stays on the node too, but without the client's address: the reply
+// would leave through the gateway router.
 func (p *nodePlanner) stay(port Port, entries []entry, here []Endpoint) {
 	reject := len(here) == 0
 	answer, byVIP := p.answer(port, here)
@@ -211,9 +212,9 @@ func (p *nodePlanner) stay(port Port, entries []entry, here []Endpoint) {
 		p.add(ChainETP, s)
 	}
 	if reject || p.routed() || len(entries) == 0 {
-		return // the answer comes back only if it goes to the management port
+		return // the reply comes back only if it goes to the management port
 	}
-	// The client's address is kept: answers pass here again.
+	// The client's address is preserved: replies come back through here.
 	if byVIP {
 		p.add(topology.ChainSNATMgmtPort, host.Spec{
 			Dst: topology.HostPrefix(p.localVIP), Protocol: port.Protocol, DstPort: answer.Port(), Target: host.Return,
@@ -230,7 +231,7 @@ func (p *nodePlanner) stay(port Port, entries []entry, here []Endpoint) {
 	}
 }
 
-// restrict drops what comes from where it must not.
+// restrict drops traffic from sources that are not allowed.
 func (p *nodePlanner) restrict(port Port) {
 	key := host.ChainKey{Family: p.family, Table: "mangle", Name: ChainSources}
 	for _, e := range p.externals(p.family, port) {
@@ -248,13 +249,13 @@ func (p *nodePlanner) restrict(port Port) {
 	}
 }
 
-// hands reports whether the external bridge hands a port to the gateway router: where that
-// has an endpoint for it, see planner.external. The rest is the host's.
+// hands reports whether the external bridge sends traffic for a port to the gateway router:
+// if that has an endpoint for it, see planner.external. The host handles the rest.
 func (p *nodePlanner) hands(port Port, all, here int) bool {
 	return p.routed() && port.onPods(p.family) && all > 0 && (!p.ExternalLocal || here > 0)
 }
 
-// ingress plans what the external bridge hands to the gateway router.
+// ingress plans the traffic that the external bridge sends to the gateway router.
 func (p *nodePlanner) ingress(port Port, entries []entry, all, here int) {
 	if !p.hands(port, all, here) {
 		return

@@ -7,24 +7,24 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// NodeFacts is what rows depend on of a node. It is comparable.
+// NodeFacts is the part of a node that rows depend on. It is comparable.
 type NodeFacts struct {
-	// Switch says that the node has a switch; without it nothing else counts.
+	// Switch is true if the node has a switch; without it nothing else matters.
 	Switch bool
-	// Gateway says that the node has a gateway router.
+	// Gateway is true if the node has a gateway router.
 	Gateway bool
-	// Shared says that traffic from outside enters by it.
+	// Shared is true if external traffic enters through the gateway router.
 	Shared bool
-	// IPv4 and IPv6 are the node's own addresses, where it has them.
+	// IPv4 and IPv6 are the node's own addresses, if it has them.
 	IPv4, IPv6 netip.Addr
-	// Subnet4 and Subnet6 are those of its pods.
+	// Subnet4 and Subnet6 are the subnets of its pods.
 	Subnet4, Subnet6 netip.Prefix
 	// Join4 and Join6 are the addresses of its gateway router on the join switch.
 	Join4, Join6 netip.Addr
 }
 
-// FactsOf returns the facts of a node. One without pod subnets has no switch, so
-// nothing of it can be planned: its facts are zero.
+// FactsOf returns the facts of a node. A node without pod subnets has no switch, so nothing
+// can be planned for it: its facts are zero.
 func FactsOf(n topology.Node) NodeFacts {
 	if len(n.Subnets) == 0 {
 		return NodeFacts{}
@@ -62,11 +62,11 @@ func (n NodeFacts) subnet(f topology.Family) netip.Prefix {
 	return n.Subnet6
 }
 
-// Nodes are the nodes that rows can be planned for, by name. A value is never
-// changed, so it can be read without a lock.
+// Nodes are the nodes that rows can be planned for, by name. It is immutable, so it can be
+// read without a lock.
 type Nodes map[string]NodeFacts
 
-// Shared reports whether gateway routers serve traffic from outside anywhere.
+// Shared reports whether external traffic enters through the gateway router of any node.
 func (n Nodes) Shared() bool {
 	for _, facts := range n {
 		if facts.Shared {
@@ -76,8 +76,8 @@ func (n Nodes) Shared() bool {
 	return false
 }
 
-// of returns the node with a gateway router whose pods have an address, which may
-// be the one that is guessed.
+// of returns the node with a gateway router whose pod subnet contains an address. It tries
+// guess first.
 func (n Nodes) of(a netip.Addr, guess string) (name string, ok bool) {
 	f := topology.FamilyOf(a)
 	if facts := n[guess]; facts.Gateway && facts.subnet(f).Contains(a) {
@@ -91,8 +91,8 @@ func (n Nodes) of(a netip.Addr, guess string) (name string, ok bool) {
 	return "", false
 }
 
-// With returns the nodes after one has changed; facts is nil for one that is
-// gone. changed is false where nothing differs.
+// With returns the nodes after one has changed; facts is nil if it is gone. changed is
+// false if nothing differs.
 func (n Nodes) With(name string, facts *NodeFacts) (next Nodes, changed bool) {
 	if facts == nil || *facts == (NodeFacts{}) {
 		if _, ok := n[name]; !ok {

@@ -24,7 +24,7 @@ func (c scenario) decode(t *testing.T) service.Service {
 
 var modes = []topology.GatewayMode{topology.GatewayShared, topology.GatewayLocal}
 
-// scenarios are all kinds of Services.
+// scenarios returns all kinds of Services.
 func scenarios() map[string]scenario {
 	everyProtocol := func(s *corev1.Service) {
 		s.Spec.Ports = []corev1.ServicePort{

@@ -115,15 +115,15 @@ func (w *world) apply(o nb.Owner, rows []nb.Row) nb.Stats {
 	return stats
 }
 
-// TestDatabase: every row reads back as it was planned, so that nothing is written
-// again, and one kind of Service turns into another in one transaction.
+// TestDatabase: every row reads back as it was planned, so that nothing is written again,
+// and changing one kind of Service into another takes one transaction.
 func TestDatabase(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(string(mode), func(t *testing.T) {
 			w := newWorld(t, mode)
 			for name, c := range scenarios() {
 				rows := service.MasterRows(c.decode(t), config, facts(cluster(mode)))
-				before := w.NB.RecordsOf(nbdb.LoadBalancerTable) // northd says in NB_Global how far it is
+				before := w.NB.RecordsOf(nbdb.LoadBalancerTable) // northd reports its progress in NB_Global
 				w.apply(service.Owner("ns/svc"), rows)
 				if n := w.NB.RecordsOf(nbdb.LoadBalancerTable) - before; n > 1 {
 					t.Errorf("%s: %d transactions", name, n)

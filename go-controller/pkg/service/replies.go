@@ -12,28 +12,28 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// source is what packets of the same policies have in common.
+// source identifies reply packets that share the same policies.
 type source struct {
 	protocol string
 	port     uint16
 	family   topology.Family
-	// node is the one that the pods are on, where the policy is for that one alone.
+	// node is the node of the pods if the policy is for that node only.
 	node string
-	// plain: the pods are led nowhere by an egress feature.
+	// plain means that no egress feature reroutes the pods.
 	plain bool
 }
 
-// replies plans the policies that let replies go back the way the client came.
-// Where the client's address is kept, a reply has the pod's address and that of
-// a client outside, as what the pod itself sends there: the egress features would
-// lead it to another node, which knows nothing of the connection. A router cannot
-// see that a packet is a reply, but it can see that it comes from the port that
-// the Service leads to. So it takes all of that to where replies can be told from
-// the rest, which is dropped there: in shared gateway mode to the external bridge,
-// by a mark, in local mode to the kernel, by a MAC address of its own, which every
-// datapath keeps. Pods that no egress feature leads anywhere are left alone, unless
-// their gateway router takes the connections in local mode, too: it gets all that
-// they send from the port, also while no external gateway leads it there.
+// replies plans the policies that send replies back the way the client came. If the
+// client's address is preserved, a reply goes from the pod's address to that of an external
+// client, like connections that the pod itself opens: the egress features would send it to
+// another node, which does not know the connection. A router cannot see that a packet is a
+// reply, but it can see that it comes from the target port of the Service. So the policies
+// send all such packets to where replies can be distinguished from other packets, which are
+// dropped there: in shared gateway mode to the external bridge, by a mark, in local gateway
+// mode to the kernel, by a separate MAC address, which every datapath preserves. Pods that
+// no egress feature reroutes need no policy, unless their gateway router handles the
+// connections in local gateway mode: it then gets everything they send from the port, even
+// while no external gateway routes it there.
 func (p *planner) replies() []nb.Row {
 	if !p.ExternalLocal {
 		return nil
@@ -84,7 +84,7 @@ func (s source) id(what string) string {
 	return id
 }
 
-// match matches what pods at these addresses send from the port.
+// match matches the packets that pods with these addresses send from the port.
 func (s source) match(pods []netip.Addr) string {
 	slices.SortFunc(pods, netip.Addr.Compare)
 	var addresses []string
@@ -98,8 +98,8 @@ func onClusterRouter() nb.Parent {
 	return nb.Parent{Table: nbdb.LogicalRouterTable, Name: topology.ClusterRouter}
 }
 
-// WithPolicies replaces the policies of a Service among its rows by those among the
-// rows that are there.
+// WithPolicies replaces the policies in the planned rows of a Service with those in its
+// existing rows (there).
 func WithPolicies(rows, there []nb.Row) []nb.Row {
 	isPolicy := func(r nb.Row) bool { _, ok := r.Model.(*nbdb.LogicalRouterPolicy); return ok }
 	rows = slices.DeleteFunc(rows, isPolicy)
@@ -112,8 +112,8 @@ func WithPolicies(rows, there []nb.Row) []nb.Row {
 	return rows
 }
 
-// inside plans what stays as if there were no policy of replies, which come before
-// those of package noreroute: what is for pods and routers, and what is for nodes.
+// inside exempts traffic to pods, routers and nodes from the policies for replies, which
+// have precedence over those of package noreroute.
 func (p *planner) inside(s source, match string) []nb.Row {
 	var ranges []string
 	for _, r := range slices.Concat(p.config.Cluster, p.config.Join) {
@@ -135,7 +135,8 @@ func (p *planner) inside(s source, match string) []nb.Row {
 	}
 }
 
-// outside plans what goes to where replies are told from the rest.
+// outside plans the policy that sends packets to where replies are distinguished from other
+// packets.
 func (p *planner) outside(s source, match string) nb.Row {
 	policy := &nbdb.LogicalRouterPolicy{
 		Priority: topology.PriorityServicePort,
@@ -157,12 +158,12 @@ func (p *planner) outside(s source, match string) nb.Row {
 	return nb.Row{ID: s.id("replies"), Parent: onClusterRouter(), Model: policy}
 }
 
-// noAddress stands for the IPv4 address that a forwarding group needs, and that
-// nobody asks for.
+// noAddress is used for the IPv4 address that a forwarding group requires, but that is
+// never used.
 const noAddress = "0.0.0.0"
 
-// servicePortRows give the management port of a node in local gateway mode the MAC
-// address at which it gets what may be a reply.
+// servicePortRows give the management port of a node in local gateway mode the MAC address
+// on which it receives potential replies.
 func servicePortRows(n topology.Node) []nb.Row {
 	mac := topology.ServicePortMAC(n.Subnets)
 	group := &nbdb.ForwardingGroup{Name: "replies-" + n.Name, Vip: noAddress, Vmac: mac,

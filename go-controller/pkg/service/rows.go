@@ -10,13 +10,14 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// Feature owns the rows of Services and names contributions on the nodes.
+// Feature is the owner feature of the rows of Services and the name of contributions on
+// nodes.
 const Feature = "service"
 
 // Owner is the owner of a Service's rows.
 func Owner(key string) nb.Owner { return nb.Owner{Feature: Feature, Object: key} }
 
-// Config is what planning needs to know of the cluster.
+// Config is the cluster configuration that planning depends on.
 type Config struct {
 	// Cluster are the ranges of pod addresses.
 	Cluster []netip.Prefix
@@ -24,30 +25,30 @@ type Config struct {
 	Services []netip.Prefix
 	// Join are the ranges that connect the routers.
 	Join []netip.Prefix
-	// Masquerade are the ranges of addresses that never leave a node, one a family.
+	// Masquerade are the ranges of addresses that never leave a node, one per family.
 	Masquerade []netip.Prefix
-	// HostPorts are the ports that nodes themselves serve, or may serve: no Service
-	// gets them on addresses of nodes.
+	// HostPorts are the ports that the nodes themselves serve or may serve: no Service gets
+	// them on node addresses.
 	HostPorts []HostPort
-	// NodePorts says whether node ports are served at all.
+	// NodePorts is true if node ports are served at all.
 	NodePorts bool
-	// Egress says that policies may lead what pods send to other nodes.
+	// Egress is true if policies may reroute traffic from pods to other nodes.
 	Egress bool
 }
 
-// PerNode reports whether the rows of a Service depend on nodes other than by the
-// gateway mode.
+// PerNode reports whether the rows of a Service depend on nodes in more than the gateway
+// mode.
 func (s Service) PerNode() bool { return s.InternalLocal || s.ExternalLocal }
 
-// place is where a load balancer hangs and what makes it a row of its own: load
-// balancers of one place share a row.
+// place is the parent of a load balancer and the properties that require a separate row:
+// virtual addresses with the same place share a row.
 type place struct {
 	parent   nb.Parent
 	protocol string // empty for virtual addresses without port
-	// family is set where a row can have only one.
+	// family is set if the row can have only one.
 	family   topology.Family
 	template bool
-	// keepSource leaves the client's address alone on gateway routers.
+	// keepSource preserves the client's address on gateway routers.
 	keepSource bool
 }
 
@@ -86,10 +87,10 @@ func MasterRows(s Service, c Config, nodes Nodes) []nb.Row {
 	return append(rows, p.replies()...)
 }
 
-// add adds a virtual address of a family. to is sorted and may be empty, which
-// refuses.
+// add adds a virtual address of a family. to is sorted; if it is empty, traffic is
+// rejected.
 func (p *planner) add(at place, f topology.Family, vip string, to []Endpoint) {
-	if at.template || p.Affinity > 0 && at.protocol != "" { // clients are told apart differently
+	if at.template || p.Affinity > 0 && at.protocol != "" { // selection fields differ by family
 		at.family = f
 	}
 	if p.vips[at] == nil {
@@ -117,8 +118,8 @@ func (p *planner) internal(port Port, f topology.Family, ip netip.Addr) {
 		p.add(place{parent: onSwitches, protocol: port.Protocol}, f, vip, port.Endpoints(f))
 		return
 	}
-	// The address without a port comes after those with one: it refuses what
-	// the node itself has no endpoint for.
+	// The address without a port matches after those with one: it rejects traffic that the
+	// node itself has no endpoint for.
 	p.add(place{parent: onSwitches}, f, portless(ip), nil)
 	for _, name := range port.nodes(f) {
 		if _, ok := p.nodes[name]; ok {
@@ -127,7 +128,7 @@ func (p *planner) internal(port Port, f topology.Family, ip netip.Addr) {
 	}
 }
 
-// portless writes a virtual address without port.
+// portless formats a virtual address without port.
 func portless(a netip.Addr) string {
 	if a.Is6() {
 		return "[" + a.String() + "]"
@@ -143,13 +144,13 @@ func onRouter(node string) nb.Parent {
 	return nb.Parent{Table: nbdb.LogicalRouterTable, Name: topology.GatewayRouter(node)}
 }
 
-// external plans the node port and the addresses from outside of a port. To pods
-// they are like the cluster address, whatever the policy for traffic from outside.
+// external plans the node port and the external addresses of a port. For pods they work
+// like the cluster address, regardless of the external traffic policy.
 //
-// Gateway routers have no part in node ports that any node answers: their address
-// is also the one OVN translates pods to, and for virtual addresses that are
-// templates OVN 23.03 does not keep the two apart, which breaks connections. The
-// host takes such traffic to the cluster address instead.
+// Gateway routers do not handle node ports that any node serves: their address is also the
+// one that OVN translates pods to, and for template virtual addresses OVN 23.03 confuses
+// the two, which breaks connections. The host sends such traffic to the cluster address
+// instead.
 func (p *planner) external(port Port, f topology.Family) {
 	all := port.Endpoints(f)
 	at := place{parent: onSwitches, protocol: port.Protocol}
@@ -164,7 +165,7 @@ func (p *planner) external(port Port, f topology.Family) {
 		p.add(at, f, "^"+nodeVariable(f)+":"+strconv.Itoa(int(port.NodePort)), all)
 	}
 	if port.onPods(f) && p.ExternalLocal {
-		// Without its virtual address a router breaks the connections to it that are open.
+		// Without the virtual address a router breaks open connections to it.
 		for _, name := range port.listing(f) {
 			if n, ok := p.nodes[name]; ok && n.Gateway {
 				p.externalLocal(port, f, name, n)
@@ -173,8 +174,9 @@ func (p *planner) external(port Port, f topology.Family) {
 	}
 }
 
-// externalLocal plans what enters on one node and stays there: on the switch, where the
-// kernel has already chosen this path, and on the gateway router where that takes it.
+// externalLocal plans traffic that enters on one node and stays there: on the switch, for
+// traffic that the kernel sends this way, and on the gateway router if that handles
+// external traffic.
 func (p *planner) externalLocal(port Port, f topology.Family, node string, n NodeFacts) {
 	here := port.Local(f, node)
 	if vip, ok := localVIP(f, p.config.Masquerade); ok && port.NodePort != 0 {
@@ -192,14 +194,15 @@ func (p *planner) externalLocal(port Port, f topology.Family, node string, n Nod
 	}
 }
 
-// localVIP is the address under which a node's switch answers for services whose
-// traffic from outside stays on the node.
+// localVIP returns the address on which a node's switch serves Services whose external
+// traffic stays on the node.
 func localVIP(f topology.Family, masquerade []netip.Prefix) (netip.Addr, bool) {
 	p, ok := topology.PrefixOf(f, masquerade)
 	return topology.LocalServiceAddr(p), ok
 }
 
-// id names a place within a Service, e.g. "TCP cluster" or "UDP router node1".
+// id returns the name of a place within a Service, e.g. "TCP cluster" or "UDP router
+// node1".
 func (at place) id() string {
 	var words []string
 	if at.protocol != "" {
@@ -224,7 +227,7 @@ func (at place) id() string {
 	return strings.Join(words, " ")
 }
 
-// row makes the load balancer of a place.
+// row returns the load balancer of a place.
 func (p *planner) row(at place, vips map[string]string) nb.Row {
 	options := p.config.options()
 	lb := &nbdb.LoadBalancer{Vips: vips, Options: options}
@@ -239,8 +242,8 @@ func (p *planner) row(at place, vips map[string]string) nb.Row {
 		options["skip_snat"] = "true"
 	}
 	if at.protocol == "udp" {
-		// What is sent to an endpoint that has gone would go on being sent there,
-		// for there is no connection to break.
+		// Otherwise packets would still be sent to an endpoint that is gone, as there is no
+		// connection to break.
 		options["ct_flush"] = "true"
 	}
 	if p.Affinity > 0 && at.protocol != "" {
@@ -250,16 +253,16 @@ func (p *planner) row(at place, vips map[string]string) nb.Row {
 	return nb.Row{ID: at.id(), Parent: at.parent, Model: lb}
 }
 
-// KeyOf returns the key of the Service that a load balancer of a name is for, and the
-// rest of the name: the id of the row, where the load balancer is one of ours.
+// KeyOf returns the key of the Service of a load balancer with the given name, and the rest
+// of the name, which is the ID of the row if the load balancer is ours.
 func KeyOf(name string) (key, id string, ok bool) {
 	name, ok = strings.CutPrefix(name, "Service_")
-	key, id, cut := strings.Cut(name, "_") // no name in Kubernetes has one
+	key, id, cut := strings.Cut(name, "_") // Kubernetes names contain none
 	namespace, service, slash := strings.Cut(key, "/")
 	return key, strings.ReplaceAll(id, "_", " "), ok && cut && slash && namespace != "" && service != "" && id != ""
 }
 
-// options returns what all load balancers have.
+// options returns the options that all load balancers have.
 func (c Config) options() map[string]string {
 	var hairpin []string
 	for _, f := range topology.Families {
@@ -270,17 +273,17 @@ func (c Config) options() map[string]string {
 	return map[string]string{
 		"reject": "true",
 		"event":  "false",
-		// Of two pods that talk to themselves by way of a service neither would
-		// know its own packets.
+		// Otherwise two pods that reach themselves through a Service could not recognize
+		// their own packets.
 		"hairpin_snat_ip": strings.Join(hairpin, " "),
-		// Addresses of load balancers belong to whoever announces them.
+		// Whoever announces load balancer addresses answers for them.
 		"neighbor_responder": "none",
 	}
 }
 
-// selection returns the fields by which clients with affinity are told apart. The
-// IP fields of the northbound schema have no effect on IPv6, where the client's
-// MAC address has to do.
+// selection returns the fields that distinguish clients with session affinity. The IP
+// fields of the northbound schema have no effect on IPv6, so the client's MAC address is
+// used there.
 func selection(f topology.Family) []string {
 	if f == topology.IPv6 {
 		return []string{nbdb.LoadBalancerSelectionFieldsEthSrc, nbdb.LoadBalancerSelectionFieldsIPDst}
@@ -293,16 +296,16 @@ func nodeVariable(f topology.Family) string {
 	return "NODEIP_" + strings.ToUpper(f.String()) + "_0"
 }
 
-// FeatureNodes owns the rows that Services share: those of each node, and those
-// of the cluster under the empty name.
+// FeatureNodes is the owner feature of the rows that Services share: those of each node,
+// and those of the cluster under the empty name.
 const FeatureNodes = "service-nodes"
 
-// NodeOwner is the owner of what Services need of a node; of the cluster for the
-// empty name.
+// NodeOwner returns the owner of the rows that Services need for a node; for the empty
+// name, for the cluster.
 func NodeOwner(node string) nb.Owner { return nb.Owner{Feature: FeatureNodes, Object: node} }
 
-// NodeRows returns the template variables of a node and what replies of its pods
-// need; none before its chassis is known.
+// NodeRows returns the template variables of a node and the rows for replies of its pods;
+// none before its chassis is known.
 func NodeRows(n topology.Node, c Config) []nb.Row {
 	if !n.HasGateway() {
 		return nil
@@ -320,8 +323,8 @@ func NodeRows(n topology.Node, c Config) []nb.Row {
 	return rows
 }
 
-// ClusterRows returns what all Services share: the load balancer that refuses
-// what was sent to a node's local endpoints and finds none.
+// ClusterRows returns the rows that all Services share: the load balancer that rejects
+// traffic for a node's local endpoints if there are none.
 func ClusterRows(c Config) []nb.Row {
 	vips := map[string]string{}
 	for _, f := range topology.Families {

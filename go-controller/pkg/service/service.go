@@ -14,20 +14,20 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// labelProxyName names the proxy that is to serve a Service; ours has no name. A
-// Service that says it is headless is for none.
+// labelProxyName is the label with the proxy that serves a Service; without it, the Service
+// is ours. A Service labeled as headless is not served by any proxy.
 const labelProxyName = "service.kubernetes.io/service-proxy-name"
 
-// Snapshot is what the API says about one Service.
+// Snapshot is the state of one Service in the API.
 type Snapshot struct {
 	Service *corev1.Service
 	Slices  []*discoveryv1.EndpointSlice
-	// Pod reports whether a pod of the Service's own namespace has an address, and
-	// whether an egress feature leads it away. Nil: none has.
+	// Pod reports whether a pod of the Service's own namespace has an address, and whether
+	// an egress feature reroutes it. Nil: no pod has.
 	Pod func(netip.Addr) (own, led bool)
 	// Gateways are the external gateways that pods of the namespace are routed to.
 	Gateways []netip.Addr
-	// Others tells what belongs to others; nil: nothing does.
+	// Others provides what belongs to other objects; nil: nothing does.
 	Others Others
 }
 
@@ -36,31 +36,32 @@ type Service struct {
 	Key       string // "namespace/name"
 	Namespace string
 	Name      string
-	// ClusterIPs are the cluster addresses, one a family, in the order of
-	// ipFamilies. The other addresses and the node ports are of these families.
+	// ClusterIPs are the cluster addresses, one per family, in the order of ipFamilies. The
+	// other addresses and the node ports are of these families.
 	ClusterIPs []netip.Addr
-	// External are the addresses from outside: external IPs and those of the load
-	// balancer, without those that are refused. Sorted, none twice.
+	// External are the external IPs and the load balancer's addresses, without refused
+	// ones. Sorted, without duplicates.
 	External []External
 	Ports    []Port
-	// InternalLocal and ExternalLocal: traffic from inside, or from outside, only
-	// goes to endpoints of the node it arrives at.
+	// InternalLocal and ExternalLocal mean that internal, or external, traffic only goes to
+	// endpoints on the node where it arrives.
 	InternalLocal, ExternalLocal bool
-	// Affinity is how long a client is to stay with its endpoint; 0: no affinity.
+	// Affinity is the requested session affinity timeout; 0: no affinity.
 	Affinity time.Duration
-	// HealthPort is the port at which nodes say whether they have endpoints; 0: none.
+	// HealthPort is the port on which nodes report whether they have endpoints; 0: none.
 	HealthPort uint16
 	// Gateways are the external gateways that pods of its namespace are routed to.
 	Gateways []netip.Addr
-	// Refused is what the user, or the load balancer provider, wrote and is not
-	// served. All else is.
+	// Refused lists the values set by the user or the load balancer provider that are not
+	// served. Everything else is served.
 	Refused []Refusal
 }
 
-// External is an address from outside.
+// External is an external address.
 type External struct {
 	Addr netip.Addr
-	// Restricted: only Sources may use it, which can be nobody. Else everybody may.
+	// Restricted means that only Sources, which may be empty, may use it. Otherwise all
+	// clients may.
 	Restricted bool
 	Sources    []netip.Prefix
 }
@@ -70,32 +71,32 @@ type Port struct {
 	Protocol string // "tcp", "udp", "sctp"
 	Port     uint16
 	NodePort uint16 // 0: none
-	// Refused are the addresses from outside at which this port is somebody else's.
+	// Refused are the external addresses on which this port is taken.
 	Refused []netip.Addr
-	// Candidates are all that can be asked to serve, of any family, sorted.
+	// Candidates are all endpoints that can serve, of any family, sorted.
 	Candidates []Endpoint
-	// Listed are these and those that do not serve, now or any more: connections
-	// that are open go on.
+	// Listed are the candidates and all endpoints that do not serve at present: their open
+	// connections continue.
 	Listed []Endpoint
 }
 
-// Endpoint is somebody who serves a port.
+// Endpoint is an endpoint of a port.
 type Endpoint struct {
 	To   netip.AddrPort
-	Node string // empty where the API does not say
-	// Pod tells addresses of the pod network from those of hosts and beyond.
+	Node string // empty if the API does not say
+	// Pod is true for addresses of the pod network, as opposed to those of hosts and of
+	// other networks.
 	Pod bool
-	// Own: it is a pod of the Service's namespace, and Led: one that an egress feature
-	// leads away; known of those that are Listed. Whoever may write EndpointSlices can
-	// list the pods of others, and must not decide how these leave.
+	// Own means that it is a pod of the Service's namespace, and Led that an egress feature
+	// reroutes it; both are set for Listed endpoints. Writers of EndpointSlices can list
+	// the pods of other namespaces, but must not influence the egress of these.
 	Own, Led bool
-	// Ready endpoints come first; one that is not is on its way out and serves only
-	// where nobody is ready.
+	// Ready endpoints are preferred; a candidate that is not ready is terminating and
+	// serves only if no endpoint is ready.
 	Ready bool
 }
 
-// Decode decodes a snapshot; ok is false where the Service is none of our
-// business.
+// Decode decodes a snapshot; ok is false if the Service is not ours to serve.
 func Decode(snap Snapshot, c Config) (s Service, ok bool) {
 	svc := snap.Service
 	if !served(svc) {
@@ -161,7 +162,7 @@ func clusterIPs(svc *corev1.Service) []netip.Addr {
 	return out
 }
 
-// defaultAffinity is what the API server fills in.
+// defaultAffinity is the default of the API server.
 const defaultAffinity = 3 * time.Hour
 
 func affinity(c *corev1.SessionAffinityConfig) time.Duration {
@@ -171,12 +172,12 @@ func affinity(c *corev1.SessionAffinityConfig) time.Duration {
 	return time.Duration(*c.ClientIP.TimeoutSeconds) * time.Second
 }
 
-// byRouter reports whether gateway routers take what comes from outside in a family, and
-// not the kernels of the nodes; shared is about the node. What pods with external
-// gateways answer passes the gateway router of their node, which has routes to the
-// gateways for it. It knows another way back only where it has taken the connection,
-// and has left the client's address alone. So it takes those of ExternalLocal in any
-// gateway mode, and the others in none: the kernel hides their clients from it.
+// byRouter reports whether gateway routers, not the kernels of nodes, handle external
+// traffic in a family; shared is true if the node is in shared gateway mode. Replies of
+// pods with external gateways pass the gateway router of their node, which routes them to
+// those gateways. It sends replies back another way only if it has handled the connection
+// and preserved the client's address. So for such pods it handles ExternalLocal Services in
+// any gateway mode, and other Services in none: the kernel hides their clients from it.
 func (s Service) byRouter(f topology.Family, shared bool) bool {
 	if slices.ContainsFunc(s.Gateways, func(a netip.Addr) bool { return topology.FamilyOf(a) == f }) {
 		return s.ExternalLocal
@@ -198,8 +199,7 @@ func (s Service) families() []topology.Family {
 	return out
 }
 
-// externals returns the addresses from outside of one family at which a port is
-// served.
+// externals returns the external addresses of one family on which a port is served.
 func (s Service) externals(f topology.Family, p Port) []External {
 	var out []External
 	for _, e := range s.External {
@@ -210,7 +210,8 @@ func (s Service) externals(f topology.Family, p Port) []External {
 	return out
 }
 
-// parseAddr takes addresses that packets can be sent to across a network.
+// parseAddr parses an address; it returns false if packets cannot be sent to it across a
+// network.
 func parseAddr(s string) (netip.Addr, bool) {
 	a, refused := reserved.Parse(s)
 	return a, refused == (reserved.Refusal{})

@@ -26,7 +26,8 @@ func decode(t *testing.T, s *corev1.Service, slices ...*discoveryv1.EndpointSlic
 	return d
 }
 
-// TestRepliesOfOthers: who lists the pods of others does not decide how they leave.
+// TestRepliesOfOthers: listing the pods of another namespace does not influence their
+// egress.
 func TestRepliesOfOthers(t *testing.T) {
 	s := object(loadBalancer, externalLocal)
 	listed := slice(ep("n1", "10.244.1.3"), ep("n2", "10.244.2.3"))
@@ -69,8 +70,8 @@ func TestNotOurs(t *testing.T) {
 	}
 }
 
-// TestOpenConnections: who has ceased to serve, ready or not, still answers on
-// connections that are open, and its node's router still knows them.
+// TestOpenConnections: an endpoint that has ceased to serve, ready or not, still replies on
+// open connections, and its node's router still knows them.
 func TestOpenConnections(t *testing.T) {
 	unready := func(e discoveryv1.Endpoint) discoveryv1.Endpoint {
 		e.Conditions = discoveryv1.EndpointConditions{Ready: new(false)}
@@ -107,13 +108,13 @@ func TestOpenConnections(t *testing.T) {
 	}
 }
 
-// policies prints the policies among rows.
+// policies formats the policies among rows.
 func policies(rows []nb.Row) string {
 	return text(slices.DeleteFunc(rows, func(r nb.Row) bool { _, ok := r.Model.(*nbdb.LogicalRouterPolicy); return !ok }))
 }
 
-// TestNodeRows: the management port has a second MAC address in local gateway mode
-// only, and where an egress feature is on.
+// TestNodeRows: the management port has a second MAC address only in local gateway mode
+// with an egress feature enabled.
 func TestNodeRows(t *testing.T) {
 	bare := config
 	bare.Egress = false
@@ -142,7 +143,7 @@ func TestNodeRows(t *testing.T) {
 	}
 }
 
-// list writes endpoints as "ADDRESS" or, where they are on their way out, "(ADDRESS)".
+// list formats endpoints as "ADDRESS" or, if terminating, "(ADDRESS)".
 func list(eps []service.Endpoint) string {
 	var out []string
 	for _, e := range eps {
@@ -163,7 +164,7 @@ func TestEndpoints(t *testing.T) {
 	for _, c := range []struct {
 		name       string
 		eps        []discoveryv1.Endpoint
-		all, local string // of IPv4, everywhere and on n1
+		all, local string // IPv4, on all nodes and on n1
 	}{
 		{"ready", []discoveryv1.Endpoint{ep("n2", "10.244.2.3"), ep("n1", "10.244.1.3")}, "10.244.1.3 10.244.2.3", "10.244.1.3"},
 		{"not ready", []discoveryv1.Endpoint{unready}, "", ""},
@@ -183,7 +184,7 @@ func TestEndpoints(t *testing.T) {
 	}
 }
 
-// TestSlices puts several slices together, in whatever order they come.
+// TestSlices combines several slices, in any order.
 func TestSlices(t *testing.T) {
 	sets := []*discoveryv1.EndpointSlice{
 		slice(ep("n1", "10.244.1.3"), ep("n2", "10.244.2.3")),
@@ -231,7 +232,7 @@ func TestExternal(t *testing.T) {
 		s.Status.LoadBalancer.Ingress = append(s.Status.LoadBalancer.Ingress,
 			corev1.LoadBalancerIngress{IP: "6.6.6.6", IPMode: &proxy}, corev1.LoadBalancerIngress{Hostname: "lb.example.org"})
 	})
-	// "bad" lets nobody in, of either family.
+	// "bad" allows no clients, of either family.
 	want := "[{5.5.5.5 true [192.0.2.0/24]} {203.0.113.9 false []} {fd55::5 true []}]"
 	if got := fmt.Sprint(decode(t, s).External); got != want {
 		t.Errorf("%s, want %s", got, want)
@@ -268,7 +269,7 @@ func TestUnknownNode(t *testing.T) {
 	}
 }
 
-// TestRows counts: rows do not grow with nodes that have no endpoint.
+// TestRows: the number of rows does not grow with nodes that have no endpoint.
 func TestRows(t *testing.T) {
 	s := decode(t, object(loadBalancer, internalLocal, externalLocal), onTwo()...)
 	few := len(service.MasterRows(s, config, facts(cluster(topology.GatewayShared))))
@@ -339,7 +340,7 @@ func TestStale(t *testing.T) {
 		lost         bool
 	}{
 		{"the same", pods, pods, false},
-		{"new", nil, pods, true}, // what was sent before went somewhere else
+		{"new", nil, pods, true}, // earlier packets went somewhere else
 		{"gone", pods, nil, false},
 		{"others", pods, hosts, true},
 		{"TCP", tcp, tcp, false},

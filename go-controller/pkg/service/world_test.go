@@ -36,7 +36,7 @@ func prefixes(texts ...string) []netip.Prefix {
 	return out
 }
 
-// node makes node "nI" of a dual-stack cluster.
+// node returns node "nI" of a dual-stack cluster.
 func node(i int, mode topology.GatewayMode) topology.Node {
 	n := topology.Node{
 		Name:    fmt.Sprintf("n%d", i),
@@ -52,7 +52,7 @@ func node(i int, mode topology.GatewayMode) topology.Node {
 	return n
 }
 
-// cluster makes three nodes.
+// cluster returns three nodes.
 func cluster(mode topology.GatewayMode) []topology.Node {
 	return []topology.Node{node(1, mode), node(2, mode), node(3, mode)}
 }
@@ -66,12 +66,12 @@ func facts(nodes []topology.Node) service.Nodes {
 	return all
 }
 
-// port is one port of a Service; its target port is 8080 unless it is named.
+// port returns a port of a Service; its target port is 8080 unless it is named.
 func port(protocol corev1.Protocol, port, nodePort int32, name string) corev1.ServicePort {
 	return corev1.ServicePort{Name: name, Protocol: protocol, Port: port, NodePort: nodePort}
 }
 
-// object makes a dual-stack Service ns/svc.
+// object returns a dual-stack Service ns/svc.
 func object(change ...func(*corev1.Service)) *corev1.Service {
 	s := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "svc"},
@@ -117,7 +117,7 @@ func withoutNodePorts(s *corev1.Service) {
 	}
 }
 
-// ep makes an endpoint on a node.
+// ep returns an endpoint on a node.
 func ep(node string, addrs ...string) discoveryv1.Endpoint {
 	return discoveryv1.Endpoint{Addresses: addrs, NodeName: &node, Conditions: discoveryv1.EndpointConditions{Ready: new(true)}}
 }
@@ -127,12 +127,12 @@ func leaving(e discoveryv1.Endpoint, serving bool) discoveryv1.Endpoint {
 	return e
 }
 
-// slice makes an EndpointSlice of ns/svc with port 8080 for every protocol.
+// slice returns an EndpointSlice of ns/svc with port 8080 for every protocol.
 func slice(eps ...discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
 	return sliceOf([]string{""}, 8080, eps...)
 }
 
-// sliceOf gives every named port of every protocol one target.
+// sliceOf returns an EndpointSlice with one target port for all names and protocols.
 func sliceOf(names []string, target int32, eps ...discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
 	s := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Labels: map[string]string{discoveryv1.LabelServiceName: "svc"}},
@@ -146,7 +146,7 @@ func sliceOf(names []string, target int32, eps ...discoveryv1.Endpoint) *discove
 	return s
 }
 
-// onTwo are pods on n1 and n2, of both families.
+// onTwo returns slices of pods on n1 and n2, of both families.
 func onTwo() []*discoveryv1.EndpointSlice {
 	return []*discoveryv1.EndpointSlice{
 		slice(ep("n1", "10.244.1.3"), ep("n2", "10.244.2.3")),
@@ -154,7 +154,7 @@ func onTwo() []*discoveryv1.EndpointSlice {
 	}
 }
 
-// onHosts are the hosts n1 and n2.
+// onHosts returns slices of the hosts n1 and n2.
 func onHosts() []*discoveryv1.EndpointSlice {
 	return []*discoveryv1.EndpointSlice{
 		slice(ep("n1", "172.18.0.2"), ep("n2", "172.18.0.3")),
@@ -162,7 +162,7 @@ func onHosts() []*discoveryv1.EndpointSlice {
 	}
 }
 
-// how prints what a policy does.
+// how formats what a policy does.
 func how(p *nbdb.LogicalRouterPolicy) string {
 	words := append([]string{p.Action}, p.Nexthops...)
 	for k, v := range p.Options {
@@ -171,7 +171,7 @@ func how(p *nbdb.LogicalRouterPolicy) string {
 	return strings.Join(words, " ")
 }
 
-// text prints load balancers one virtual address a line.
+// text formats load balancers, one virtual address per line.
 func text(rows []nb.Row) string {
 	var out strings.Builder
 	slices.SortFunc(rows, func(a, b nb.Row) int { return strings.Compare(a.ID, b.ID) })
@@ -185,7 +185,7 @@ func text(rows []nb.Row) string {
 		var options []string
 		for _, k := range slices.Sorted(maps.Keys(m.Options)) {
 			switch k {
-			case "reject", "event", "hairpin_snat_ip", "neighbor_responder": // of all
+			case "reject", "event", "hairpin_snat_ip", "neighbor_responder": // common to all
 			default:
 				options = append(options, k+"="+m.Options[k])
 			}
@@ -207,7 +207,7 @@ func text(rows []nb.Row) string {
 	return strings.ReplaceAll(out.String(), " \n", " (refused)\n")
 }
 
-// show prints everything that is planned for a Service.
+// show formats everything that is planned for a Service.
 func show(s service.Service, nodes []topology.Node) string {
 	var out strings.Builder
 	out.WriteString("# load balancers\n" + text(service.MasterRows(s, config, facts(nodes))))
@@ -235,7 +235,7 @@ func show(s service.Service, nodes []topology.Node) string {
 	return out.String()
 }
 
-// mgmt is the chain that belongs to the base network.
+// mgmt returns the chain that belongs to the base network.
 func mgmt(f topology.Family) host.Chain {
 	return host.Chain{ChainKey: host.ChainKey{Family: f, Table: "nat", Name: topology.ChainSNATMgmtPort}}
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/service"
 )
 
-// tellAffinity writes an Event about the timeout of an affinity that is not kept, once
-// for each change. What an earlier master told the load balancers show, which are not
-// written yet.
+// tellAffinity writes an Event about an unsupported affinity timeout, once for each change.
+// If the existing load balancers, which are not rewritten yet, have affinity, an earlier
+// master has already written the Event.
 func (c *Controller) tellAffinity(key string, svc *corev1.Service, s service.Service) {
 	limit := s.AffinityLimit()
 	c.mu.Lock()

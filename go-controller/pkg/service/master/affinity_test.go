@@ -8,8 +8,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// TestAffinityTimeoutIsTold: that the timeout of an affinity is not kept is said once
-// for each change of it, and not for changes of something else, nor by the next master.
+// TestAffinityTimeoutIsTold: an unsupported affinity timeout is reported once for each
+// change of it, not for other changes, and not again by the next master.
 func TestAffinityTimeoutIsTold(t *testing.T) {
 	affinity := func(seconds int32) func(*corev1.Service) {
 		return func(s *corev1.Service) {

@@ -29,7 +29,7 @@ const (
 	benchEndpoints = 10
 )
 
-// benchSnapshot is one Service of many, with pods as endpoints.
+// benchSnapshot returns one of many Services, with pods as endpoints.
 func benchSnapshot(i int, kind corev1.ServiceType) service.Snapshot {
 	name := fmt.Sprintf("svc-%d", i)
 	s := object(name, at(fmt.Sprintf("10.96.%d.%d", 1+i>>8, i&0xff)))
@@ -69,7 +69,7 @@ func benchObjects(kind corev1.ServiceType) (objects []runtime.Object, rows map[n
 	return objects, rows
 }
 
-// benchDatabase is a fresh one with the groups of load balancers.
+// benchDatabase starts a fresh database with the load balancer groups.
 func benchDatabase(b *testing.B) (*ovsdbtest.Server, *ovsdb.Writer, func()) {
 	b.Helper()
 	s := ovsdbtest.StartNB(b)
@@ -93,8 +93,8 @@ func benchDatabase(b *testing.B) (*ovsdbtest.Server, *ovsdb.Writer, func()) {
 	}
 }
 
-// serve runs the controller on objects until all of them are written, and returns
-// how long that took once its informers knew them.
+// serve runs the controller on objects until all of them are written, and returns how long
+// that took after its informers had synced.
 func serve(b *testing.B, w *ovsdb.Writer, objects []runtime.Object) (took time.Duration, stop func()) {
 	b.Helper()
 	factory := informers.NewSharedInformerFactory(fake.NewClientset(objects...), 0)
@@ -126,10 +126,10 @@ func serve(b *testing.B, w *ovsdb.Writer, objects []runtime.Object) (took time.D
 	}
 }
 
-// BenchmarkServices serves 1,000 Services of ten endpoints from nothing, queue,
-// planning and writing together, and compares with the same rows in one raw
-// transaction, on a server without and with a client that monitors: x-raw is the
-// ratio of the best of all rounds to the former.
+// BenchmarkServices serves 1,000 Services with ten endpoints each from scratch, including
+// queue, planning and writing, and compares that with one raw transaction of the same rows,
+// on a server without and with a monitoring client: x-raw is the ratio to the former, each
+// the best of all rounds.
 func BenchmarkServices(b *testing.B) {
 	for _, kind := range []corev1.ServiceType{corev1.ServiceTypeClusterIP, corev1.ServiceTypeLoadBalancer} {
 		b.Run(string(kind), func(b *testing.B) {
@@ -160,8 +160,8 @@ func BenchmarkServices(b *testing.B) {
 	}
 }
 
-// BenchmarkServicesEndpoint is one endpoint of ten that comes or goes while there
-// are 1,000 Services: one transaction of one row each way.
+// BenchmarkServicesEndpoint adds and removes one of ten endpoints in a cluster with 1,000
+// Services: one transaction of one row each.
 func BenchmarkServicesEndpoint(b *testing.B) {
 	objects, rows := benchObjects(corev1.ServiceTypeClusterIP)
 	_, w, stop := benchDatabase(b)

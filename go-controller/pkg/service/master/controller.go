@@ -28,29 +28,28 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
 )
 
-// batch is how many Services are planned and handed to the writer together, and
-// workers how many batches are under way: some are planned while others are written.
+// batch is how many Services are planned and passed to the writer together, and workers how
+// many batches are processed concurrently: some are planned while others are written.
 const (
 	batch   = 128
 	workers = 4
 )
 
-// Deps is what the controller works with. The informers are started by the caller
-// after New.
+// Deps are the dependencies of the controller. The caller starts the informers after New.
 type Deps struct {
 	Services       coreinformers.ServiceInformer
 	EndpointSlices discoveryinformers.EndpointSliceInformer
 	Nodes          coreinformers.NodeInformer
 	Pods           coreinformers.PodInformer
-	// Namespaces tell which external gateways pods are routed to; nil: to none.
+	// Namespaces provide the external gateways that pods are routed to; nil: none.
 	Namespaces coreinformers.NamespaceInformer
-	// Addresses tells which addresses belong to the cluster itself; nil: those that
-	// Nodes and EndpointSlices tell.
+	// Addresses provides the addresses of the cluster itself; nil: those from Nodes and
+	// EndpointSlices.
 	Addresses *reservedsnapshot.Addresses
 	Writer    nb.Database
 	// Recorder writes Events about Services.
 	Recorder record.EventRecorder
-	// Egress are the sets of pods that the egress features lead away.
+	// Egress are the sets of pods that the egress features reroute.
 	Egress []*noreroute.PodSet
 	Config service.Config
 }
@@ -67,11 +66,11 @@ type Controller struct {
 	serviceQueue, nodeQueue *queue.Controller
 
 	mu       sync.Mutex
-	known    service.Nodes                // replaced, never changed: planners read it
+	known    service.Nodes                // immutable, replaced as a whole: planners read it
 	perNode  map[string]bool              // Services whose rows depend on nodes
-	waiting  bool                         // for the egress features to tell all their pods
-	reported map[string][]service.Refusal // what Events have said last, by Service
-	limits   map[string]string            // the same about affinity
+	waiting  bool                         // for the egress features to report all their pods
+	reported map[string][]service.Refusal // what the last Events reported, by Service
+	limits   map[string]string            // the same for affinity
 }
 
 // New returns the controller.
@@ -119,8 +118,8 @@ func New(deps Deps) (*Controller, error) {
 	return c, c.nodeQueue.Watch(deps.Nodes.Informer(), nodeKeys)
 }
 
-// podKeys are the keys of the Services for which a pod's addresses, that came or
-// went, are listed.
+// podKeys returns the keys of the Services that list the added or removed addresses of a
+// pod.
 func (c *Controller) podKeys(old, new any) []string {
 	before, _ := old.(*corev1.Pod)
 	after, _ := new.(*corev1.Pod)
@@ -146,7 +145,7 @@ func (c *Controller) podKeys(old, new any) []string {
 	return keys
 }
 
-// complete reports whether the egress features have told all their pods.
+// complete reports whether the egress features have reported all their pods.
 func (c *Controller) complete() bool {
 	return !slices.ContainsFunc(c.deps.Egress, func(pods *noreroute.PodSet) bool { return !pods.Told() })
 }
@@ -161,20 +160,20 @@ func (c *Controller) setApplied() {
 	}
 }
 
-// led enqueues the Services for which addresses are listed that an egress feature
-// leads away since now, or does not any more.
+// led enqueues the Services that list any of the given addresses, which an egress feature
+// has started or ceased to reroute.
 func (c *Controller) led(addrs []netip.Addr) {
 	for _, a := range addrs {
 		c.serviceQueue.Enqueue(kube.ServicesAt(c.slices, "", a)...)
 	}
 }
 
-// Run works until ctx is done.
+// Run runs the controller until ctx is done.
 func (c *Controller) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return c.nodeQueue.Run(ctx, 1) })
 	group.Go(func() error {
-		// What load balancers of a node refer to should be there before them.
+		// The rows that load balancers of a node refer to should exist first.
 		if !waits.Until(ctx, c.nodeQueue.Attempted(), waits.Wait{Part: service.Feature, For: "every node to be tried once"}) {
 			return nil
 		}
@@ -186,8 +185,8 @@ func (c *Controller) Run(ctx context.Context) error {
 	return nil
 }
 
-// Attempted is closed when every Service that was there at the start, and every one
-// that only has rows left, has been tried once.
+// Attempted is closed when every Service that existed at startup, and every deleted one
+// that still has rows, has been attempted once.
 func (c *Controller) Attempted() <-chan struct{} { return c.serviceQueue.Attempted() }
 
 // reconcile writes the load balancers of Services.
@@ -204,7 +203,8 @@ func (c *Controller) reconcile(ctx context.Context, keys []string) map[string]er
 			rows = service.MasterRows(s, c.deps.Config, nodes)
 		}
 		if !c.complete() {
-			// Absence means nothing yet: what is there stays.
+			// An address that is absent from the sets means nothing yet: keep existing
+			// policies.
 			rows = service.WithPolicies(rows, c.deps.Writer.Rows(service.Owner(key)))
 		}
 		want[service.Owner(key)] = rows
@@ -225,14 +225,13 @@ func (c *Controller) reconcile(ctx context.Context, keys []string) map[string]er
 }
 
 // pod reports whether a pod of a namespace has an address, and whether an egress feature
-// leads it away.
+// reroutes it.
 func (c *Controller) pod(namespace string, a netip.Addr) (own, led bool) {
 	own = kube.PodAt(c.pods, namespace, a) != nil
 	return own, own && slices.ContainsFunc(c.deps.Egress, func(pods *noreroute.PodSet) bool { return pods.Has(a) })
 }
 
-// tell writes an Event about each thing that is refused of a Service, once until it
-// is another.
+// tell writes an Event about each refused value of a Service, once until that changes.
 func (c *Controller) tell(key string, svc *corev1.Service, refused []service.Refusal) {
 	c.mu.Lock()
 	last := c.reported[key]
@@ -251,8 +250,8 @@ func (c *Controller) tell(key string, svc *corev1.Service, refused []service.Ref
 	}
 }
 
-// note remembers whether a Service depends on nodes and returns the nodes to plan
-// it with. A node that changes afterwards enqueues it.
+// note records whether a Service depends on nodes and returns the nodes to plan it with.
+// Later changes of nodes enqueue it.
 func (c *Controller) note(key string, perNode bool) service.Nodes {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -264,8 +263,8 @@ func (c *Controller) note(key string, perNode bool) service.Nodes {
 	return c.known
 }
 
-// updateNode replaces what is known of a node and enqueues the Services whose rows may
-// depend on it. A nil node is gone.
+// updateNode replaces the facts of a node, nil if it is gone, and enqueues the Services
+// whose rows may depend on it.
 func (c *Controller) updateNode(name string, facts *service.NodeFacts) {
 	all, changed := c.replace(name, facts)
 	if all {
@@ -274,8 +273,8 @@ func (c *Controller) updateNode(name string, facts *service.NodeFacts) {
 	c.serviceQueue.Enqueue(changed...)
 }
 
-// replace replaces what is known of a node and tells whether that concerns all
-// Services, or else which.
+// replace replaces the facts of a node and reports whether that affects all Services, or
+// else which ones.
 func (c *Controller) replace(name string, facts *service.NodeFacts) (all bool, keys []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -19,7 +19,7 @@ const (
 	local  = topology.GatewayLocal
 )
 
-// states is a life of a small cluster.
+// states is the history of a small cluster.
 var states = []state{
 	{},
 	{nodes: map[string]topology.GatewayMode{"n1": shared}},
@@ -49,7 +49,7 @@ var states = []state{
 	},
 }
 
-// TestPaths: whatever the way, and whatever restarts on it, the end is the same.
+// TestPaths: the result is the same for any sequence of states and restarts.
 func TestPaths(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 6 {
@@ -60,7 +60,7 @@ func TestPaths(t *testing.T) {
 			for _, i := range order {
 				w.set(states[i])
 				switch random.IntN(3) {
-				case 0: // squashed with the next
+				case 0: // merged with the next
 				case 1:
 					w.reaches(states[i])
 				default:
@@ -80,7 +80,7 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// TestRestart writes nothing where nothing has changed.
+// TestRestart: a restart writes nothing if nothing has changed.
 func TestRestart(t *testing.T) {
 	w := newWorld(t)
 	for _, s := range states {
@@ -96,8 +96,8 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// TestWrites: a change of endpoints is one transaction, and none where the backends
-// are the same.
+// TestWrites: a change of endpoints is one transaction, or none if the backends are the
+// same.
 func TestWrites(t *testing.T) {
 	w := newWorld(t)
 	s := states[3]
@@ -120,7 +120,7 @@ func TestWrites(t *testing.T) {
 		[]byte(`{"metadata":{"annotations":{"x":"y"}}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	// The next change comes after these in the same queue.
+	// The next change follows these in the same queue.
 	s.services = append(slices.Clone(s.services), object("last", at("10.96.0.99")))
 	w.set(s)
 	w.reaches(s)
@@ -129,7 +129,7 @@ func TestWrites(t *testing.T) {
 	}
 }
 
-// TestDrift puts back what somebody else took away.
+// TestDrift: rows deleted by someone else are restored.
 func TestDrift(t *testing.T) {
 	w := newWorld(t)
 	w.set(states[3])
@@ -144,8 +144,7 @@ func TestDrift(t *testing.T) {
 	w.reaches(states[3])
 }
 
-// TestForeignProxy leaves Services of another proxy alone, also where they change
-// hands.
+// TestForeignProxy: Services of another proxy are ignored, also if the proxy changes.
 func TestForeignProxy(t *testing.T) {
 	w := newWorld(t)
 	w.set(states[3])

@@ -1,12 +1,13 @@
-// Package master is the cluster's side of Services: it writes their load balancers
-// and the template variables of the nodes.
+// Package master is the cluster part of Services: it writes their load balancers and the
+// template variables of the nodes.
 //
-// Two queues, one direction. Nodes has a key for each node, which writes the
-// node's variables and remembers what planning needs of it, and an empty key for
-// what exists once. Services has a key for each Service. Where a node changes in a
-// way that rows depend on, it enqueues the Services that are concerned.
+// There are two queues, and only the first enqueues keys in the second. The queue of nodes
+// has a key for each node, which writes the node's variables and stores what planning needs
+// to know about it, and an empty key for rows that exist once. The queue of Services has a
+// key for each Service. A change of a node that rows depend on enqueues the affected
+// Services.
 //
-// An endpoint change is one transaction, none where the backends are the same.
+// An endpoint change is one transaction, or none if the backends are the same.
 //
 // Caller: pkg/app.
 package master

@@ -15,8 +15,8 @@ import (
 )
 
 // TestGatewaysComeAndGo: the gateway router of a node in local gateway mode serves a
-// Service while the pods of its namespace have external gateways, and gets what these
-// send from its port.
+// Service while the pods of its namespace have external gateways, and gets what these pods
+// send from the Service's target port.
 func TestGatewaysComeAndGo(t *testing.T) {
 	w := newWorld(t)
 	w.set(state{
@@ -43,7 +43,7 @@ func TestGatewaysComeAndGo(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// on is what the gateway router has of b, and where replies go.
+	// on returns what the gateway router serves for b, and where replies go.
 	on := func() string {
 		var got []string
 		for _, r := range w.nb.Rows(service.Owner("ns/b")) {

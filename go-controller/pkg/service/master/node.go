@@ -16,10 +16,10 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// clusterKey is the key of what exists once.
+// clusterKey is the key of the rows that exist once.
 const clusterKey = ""
 
-// nodeKeys lets through what rows depend on: a node's status is written every few
+// nodeKeys filters for changes that rows depend on: a node's status is updated every few
 // seconds.
 func nodeKeys(old, new any) []string {
 	a, _ := old.(*corev1.Node)
@@ -57,20 +57,20 @@ func (c *Controller) reconcileNode(ctx context.Context, name string) error {
 		return fmt.Errorf("get node %s: %w", name, err)
 	}
 	node := decodeNode(n)
-	// Also where this fails: a Service planned without the node would lose what it
-	// has there.
+	// Update the facts even if this fails: a Service planned without the node would lose
+	// its rows there.
 	err = c.applyNode(ctx, name, service.NodeRows(node, c.deps.Config))
 	facts := service.FactsOf(node)
 	c.updateNode(name, &facts)
 	return err
 }
 
-// updateNodes learns what is known of the nodes before any Service is planned: one
-// planned with half of the nodes would lose rows. It is a seed without keys.
+// updateNodes stores the facts of all nodes before any Service is planned: one planned with
+// only some of the nodes would lose rows. It is a seed without keys.
 func (c *Controller) updateNodes() []string {
 	nodes, _ := c.nodes.List(labels.Everything()) // reads memory and does not fail
 	for _, n := range nodes {
-		// The node's key says it again, if it fails.
+		// A failure is reported again by the node's key.
 		_ = panics.Catch(service.FeatureNodes, func() error {
 			facts := service.FactsOf(decodeNode(n))
 			c.updateNode(n.Name, &facts)
@@ -80,8 +80,8 @@ func (c *Controller) updateNodes() []string {
 	return nil
 }
 
-// decodeNode decodes a node. What cannot be read is as if it were not there; the
-// annotation's owner mends it.
+// decodeNode decodes a node. Invalid annotations are ignored; their owners will repair
+// them.
 func decodeNode(n *corev1.Node) topology.Node {
 	node, err := kube.Node(n)
 	if err != nil {

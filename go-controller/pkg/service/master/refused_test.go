@@ -18,7 +18,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// asking makes a Service without a node port that asks for addresses.
+// asking returns a Service without a node port that requests addresses.
 func asking(name, clusterIP string, age time.Duration, ips ...string) *corev1.Service {
 	return object(name, at(clusterIP), func(s *corev1.Service) {
 		s.CreationTimestamp = metav1.NewTime(time.Date(2025, 1, 1, 12, 0, 0, 0, time.UTC).Add(-age))
@@ -26,10 +26,10 @@ func asking(name, clusterIP string, age time.Duration, ips ...string) *corev1.Se
 	})
 }
 
-// vip is a virtual address with its one backend in a dump.
+// vip matches a virtual address with a single backend in a dump.
 var vip = regexp.MustCompile(`([0-9.]+):80=([0-9.]+):8080`)
 
-// serves waits until exactly these virtual addresses from outside have backends, as
+// serves waits until exactly these external virtual addresses have backends, as
 // "VIP=BACKEND".
 func (w *world) serves(want ...string) {
 	w.t.Helper()
@@ -48,7 +48,7 @@ func (w *world) serves(want ...string) {
 	}, eventually.Dump(w.nb.Dump))
 }
 
-// told waits for an Event with all words, and fails at another one.
+// told waits for an Event that contains all words, and fails on any other Event.
 func (w *world) told(words ...string) {
 	w.t.Helper()
 	said := eventually.Receive(w.t, fmt.Sprintf("an Event that says %q", words), w.events.Events)
@@ -68,8 +68,8 @@ func (w *world) silent() {
 	}
 }
 
-// TestAddressesOfOthers: an address is refused as soon as it is known whose it is, and
-// served as soon as it is nobody's.
+// TestAddressesOfOthers: an address is refused as soon as it has another owner, and served
+// as soon as it has none.
 func TestAddressesOfOthers(t *testing.T) {
 	w := newWorld(t)
 	w.ips = egressipfake.NewSimpleClientset()
@@ -92,7 +92,7 @@ func TestAddressesOfOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.told("AddressTaken", "172.18.0.33", "EgressIP prod")
-	// What an EgressIP only asks for is not its own.
+	// An EgressIP does not own an address that it only requests.
 	w.serves("5.5.5.5=10.244.1.3", "198.51.100.7=10.244.1.3")
 
 	api := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kubernetes"},
@@ -127,8 +127,8 @@ func TestAddressesOfOthers(t *testing.T) {
 	w.serves("5.5.5.5=10.244.1.3", "172.18.0.3=10.244.1.3", "172.18.0.33=10.244.1.3", "198.51.100.7=10.244.1.3")
 }
 
-// TestSharedAddress: the older of two Services has an address, in whatever order they
-// come, and the younger when the older is gone.
+// TestSharedAddress: the older of two Services gets an address, in whatever order they are
+// created, and the younger gets it when the older is gone.
 func TestSharedAddress(t *testing.T) {
 	older, younger := asking("old", "10.96.0.1", time.Hour, "5.5.5.5"), asking("new", "10.96.0.2", 0, "5.5.5.5", "5.5.5.6")
 	endpoints := map[string][]string{"old": {"10.244.1.3@n1"}, "new": {"10.244.1.4@n1"}}
@@ -147,17 +147,17 @@ func TestSharedAddress(t *testing.T) {
 	}
 	w.set(both)
 	w.told("AddressTaken")
-	moved := asking("old", "10.96.0.1", time.Hour, "5.5.5.7") // the older asks for another
+	moved := asking("old", "10.96.0.1", time.Hour, "5.5.5.7") // the older requests another
 	w.set(state{nodes: nodes, services: []*corev1.Service{moved, younger}, endpoints: endpoints})
 	w.serves("5.5.5.5=10.244.1.4", "5.5.5.6=10.244.1.4", "5.5.5.7=10.244.1.3")
-	// A cluster address is its own Service's, however young.
+	// A cluster address belongs to its own Service, however young.
 	w.set(state{nodes: nodes, services: []*corev1.Service{moved, younger, asking("newest", "5.5.5.6", -time.Hour)}, endpoints: endpoints})
 	w.told("InternalAddress", "5.5.5.6", "ns/newest")
 	w.silent()
 }
 
-// TestManyShareOneAddress is linear: Services that share an address with different ports
-// are none of each other's business.
+// TestManyShareOneAddress: the cost is linear, as Services that share an address with
+// different ports do not affect each other.
 func TestManyShareOneAddress(t *testing.T) {
 	w := newWorld(t)
 	var s state

@@ -16,8 +16,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// TestRepliesFollowPods: answers pass the egress policies for pods of the Service's
-// own namespace only, also where the pod becomes known after the slice.
+// TestRepliesFollowPods: replies bypass the egress policies only for pods of the Service's
+// own namespace, even if the pod becomes known after the slice.
 func TestRepliesFollowPods(t *testing.T) {
 	w := newWorld(t)
 	w.conf.Egress = true
@@ -58,7 +58,7 @@ func TestRepliesFollowPods(t *testing.T) {
 	create(pod("others", "victim", "10.244.2.4"))
 	create(pod("ns", "own", "10.244.1.4"))
 	passes("")
-	// Who is led away is known when both features have told all.
+	// Which pods are rerouted is known once both features have reported all of theirs.
 	led.Set("eg", []netip.Addr{netip.MustParseAddr("10.244.1.4"), netip.MustParseAddr("10.244.2.4")})
 	w.egress[0].MarkSynced()
 	passes("")
@@ -68,7 +68,7 @@ func TestRepliesFollowPods(t *testing.T) {
 	passes("")
 	w.egress[0].Set("ns/own", []netip.Addr{netip.MustParseAddr("10.244.1.4")})
 	passes(own)
-	// A master that has just started, and does not know yet, leaves it alone.
+	// A master that has just started and does not know yet keeps existing policies.
 	w.stop()
 	w.egress = []*noreroute.PodSet{noreroute.NewPodSet()}
 	w.start()

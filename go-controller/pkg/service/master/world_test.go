@@ -36,8 +36,8 @@ var config = service.Config{
 	NodePorts:  true,
 }
 
-// state is what the API holds: nodes by gateway mode, Services, and the addresses
-// of the endpoints of each.
+// state is the content of the API: nodes by gateway mode, Services, and the addresses of
+// their endpoints.
 type state struct {
 	nodes     map[string]topology.GatewayMode
 	services  []*corev1.Service
@@ -104,10 +104,10 @@ type world struct {
 	nb   *nbfake.Writer
 	conf service.Config
 	stop func()
-	// ips has EgressIPs; nil: they are not enabled.
+	// ips holds EgressIPs; nil: they are not enabled.
 	ips    *egressipfake.Clientset
 	events *record.FakeRecorder
-	// egress are the pods that the egress features lead away.
+	// egress are the pods that the egress features reroute.
 	egress []*noreroute.PodSet
 }
 
@@ -118,7 +118,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// start runs a controller, in place of the one that ran, until it has settled.
+// start replaces the running controller with a new one and waits until it has settled.
 func (w *world) start() {
 	w.t.Helper()
 	w.stop()
@@ -155,8 +155,8 @@ func (w *world) start() {
 	eventually.Receive(w.t, "the controller to settle", c.Attempted())
 }
 
-// addresses returns what the controller is to know of EgressIPs, too, and what starts
-// their informer.
+// addresses returns the controller's Addresses with those of EgressIPs, and a function that
+// starts their informer.
 func (w *world) addresses(factory informers.SharedInformerFactory) (*reservedsnapshot.Addresses, func(context.Context)) {
 	if w.ips == nil {
 		return nil, func(context.Context) {}
@@ -171,7 +171,7 @@ func (w *world) addresses(factory informers.SharedInformerFactory) (*reservedsna
 	return a, func(ctx context.Context) { fakeapi.Start(ctx, w.t, w.ips, ips) }
 }
 
-// set makes the API hold exactly a state.
+// set changes the content of the API to exactly a state.
 func (w *world) set(s state) {
 	w.t.Helper()
 	ctx, core, discovery := w.t.Context(), w.kube.CoreV1(), w.kube.DiscoveryV1()
@@ -199,14 +199,14 @@ func (w *world) set(s state) {
 	sync(w.t, slices, haveSlices.Items, discovery.EndpointSlices("ns"))
 }
 
-// api is what all typed clients can do.
+// api is the part that all typed clients have in common.
 type api[T any] interface {
 	Create(context.Context, *T, metav1.CreateOptions) (*T, error)
 	Update(context.Context, *T, metav1.UpdateOptions) (*T, error)
 	Delete(context.Context, string, metav1.DeleteOptions) error
 }
 
-// sync makes the objects of one kind be those wanted.
+// sync changes the objects of one kind to those wanted.
 func sync[T any](t *testing.T, want map[string]*T, have []T, client api[T]) {
 	t.Helper()
 	left := map[string]*T{}
@@ -235,7 +235,7 @@ func sync[T any](t *testing.T, want map[string]*T, have []T, client api[T]) {
 	}
 }
 
-// want is what the planner makes of a state, as the database shows it.
+// want returns what the planner plans for a state, as a dump of the database.
 func (s state) want(t *testing.T) string {
 	t.Helper()
 	db := nbfake.New()
@@ -268,7 +268,7 @@ func (s state) want(t *testing.T) string {
 	return db.Dump()
 }
 
-// reaches waits until the database is as the planner wants it for a state.
+// reaches waits until the database has what the planner plans for a state.
 func (w *world) reaches(s state) {
 	w.t.Helper()
 	want := s.want(w.t)

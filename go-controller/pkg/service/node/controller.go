@@ -26,22 +26,21 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
 )
 
-// contributor is the name under which all Services together contribute.
+// contributor is the name of the contribution of all Services.
 const contributor = service.Feature
 
-// Deps is what the controller works with. The informers are started by the caller
-// after New.
+// Deps are the dependencies of the controller. The caller starts the informers after New.
 type Deps struct {
 	// Node is the name of this node.
 	Node           string
 	Services       coreinformers.ServiceInformer
 	EndpointSlices discoveryinformers.EndpointSliceInformer
-	// Nodes has at least this node.
+	// Nodes contains at least this node.
 	Nodes coreinformers.NodeInformer
-	// Namespaces tell which external gateways pods are routed to; nil: to none.
+	// Namespaces provide the external gateways that pods are routed to; nil: none.
 	Namespaces coreinformers.NamespaceInformer
-	// Addresses tells which addresses belong to the cluster itself; nil: those that
-	// Nodes and EndpointSlices tell.
+	// Addresses provides the addresses of the cluster itself; nil: those from Nodes and
+	// EndpointSlices.
 	Addresses *reservedsnapshot.Addresses
 	// Recorder writes Events about Services.
 	Recorder record.EventRecorder
@@ -52,11 +51,11 @@ type Deps struct {
 	// Flows owns the flows of the external bridge, with the symbols of package
 	// bridge.
 	Flows host.FlowWriter
-	// FlushUDP deletes the UDP entries of connection tracking that stale names; see
-	// service.Bindings.
+	// FlushUDP deletes the UDP conntrack entries for which stale returns true and returns
+	// their number; see service.Bindings.
 	FlushUDP func(ctx context.Context, stale func(service.Entry) bool) (int, error)
-	// OnInForce registers a function to be called each time what the master has
-	// changed in the northbound database has come into force on this node.
+	// OnInForce registers a function that is called whenever the master's changes to the
+	// northbound database have taken effect on this node.
 	OnInForce func(func())
 	Config    service.Config
 	Marks     bridge.Marks
@@ -68,13 +67,13 @@ type Controller struct {
 	reader *snapshot.Reader
 	nodes  corelisters.NodeLister
 	health *healthServer
-	// healthTold is what Events have said last about health ports; only the key of
-	// their write touches it.
+	// healthTold is what the last Events reported about health ports; only the key
+	// writeHealth uses it.
 	healthTold map[string]bool
 
 	plans, writes *queue.Controller
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	states map[string]service.NodeState
 }
 
@@ -87,7 +86,7 @@ const (
 	writeUDP    = "UDP connections"
 )
 
-// writers lets every kind be written while another one waits.
+// writers allows every kind to be written while others wait.
 const writers = 5
 
 // New returns the controller.
@@ -109,7 +108,7 @@ func New(deps Deps) (*Controller, error) {
 	c.plans.Seed(reader.Keys)
 	c.writes = queue.New("service-node-write", c.write)
 	c.writes.Seed(func() []string { return []string{writeChains, writeRoutes, writeFlows, writeHealth, writeUDP} })
-	// Until then, OVN makes such connections anew.
+	// Until then, OVN recreates such entries.
 	deps.OnInForce(func() { c.writes.Enqueue(writeUDP) })
 	if err := reader.Watch(c.plans); err != nil {
 		return nil, err
@@ -117,7 +116,8 @@ func New(deps Deps) (*Controller, error) {
 	return c, c.plans.Watch(deps.Nodes.Informer(), c.nodeKeys)
 }
 
-// nodeKeys are all Services where this node has changed in what plans depend on.
+// nodeKeys returns the keys of all Services if this node has changed in a way that plans
+// depend on.
 func (c *Controller) nodeKeys(old, new any) []string {
 	a, _ := old.(*corev1.Node)
 	b, _ := new.(*corev1.Node)
@@ -136,7 +136,7 @@ func (c *Controller) nodeKeys(old, new any) []string {
 	return c.reader.Keys()
 }
 
-// Run works until ctx is done.
+// Run runs the controller until ctx is done.
 func (c *Controller) Run(ctx context.Context) error {
 	defer c.health.close()
 	group, ctx := errgroup.WithContext(ctx)
@@ -153,18 +153,18 @@ func (c *Controller) Run(ctx context.Context) error {
 	return nil
 }
 
-// Attempted is closed when all Services that were there at the start have been planned
-// and written, as far as that was possible.
+// Attempted is closed when planning and writing of all Services that existed at startup has
+// been attempted.
 func (c *Controller) Attempted() <-chan struct{} { return c.writes.Attempted() }
 
-// Synced are closed when the drivers were told what all Services that were there at
-// the start want: from then on chains, routes and flows may be swept. What a Service
-// wants besides, a port of the host, does not matter to it.
+// Synced returns channels that are closed when the drivers have received the configuration
+// of all Services that existed at startup: from then on chains, routes and flows may be
+// swept. Health ports do not matter for this.
 func (c *Controller) Synced() []<-chan struct{} {
 	return []<-chan struct{}{c.plans.Synced(), c.writes.Synced()}
 }
 
-// plan plans one Service and asks for the writes of what has changed.
+// plan plans one Service and enqueues writes of what has changed.
 func (c *Controller) plan(_ context.Context, key string) error {
 	next, err := c.stateOf(key)
 	if err != nil {
@@ -201,7 +201,7 @@ func sameRules(a, b host.Rules) bool {
 	return len(a) == 0 && len(b) == 0 || reflect.DeepEqual(a, b)
 }
 
-// stateOf plans a Service; nil where there is nothing to serve.
+// stateOf plans a Service; nil if there is nothing to serve.
 func (c *Controller) stateOf(key string) (*service.NodeState, error) {
 	s, _, ok, err := c.reader.Decode(key, nil)
 	if err != nil || !ok {
@@ -215,7 +215,7 @@ func (c *Controller) stateOf(key string) (*service.NodeState, error) {
 	return &state, nil
 }
 
-// node reads this node.
+// node returns this node.
 func (c *Controller) node() (topology.Node, error) {
 	n, err := c.nodes.Get(c.Node)
 	if err != nil {
@@ -223,8 +223,7 @@ func (c *Controller) node() (topology.Node, error) {
 	}
 	node, err := kube.Node(n)
 	if err != nil {
-		// What cannot be read is as if it were not there; the annotation's owner
-		// mends it.
+		// Invalid annotations are ignored; their owners will repair them.
 		klog.V(4).InfoS("Node has an annotation that cannot be read", "node", c.Node, "reason", err.Error())
 	}
 	return node, nil

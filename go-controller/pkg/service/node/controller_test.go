@@ -48,11 +48,11 @@ type world struct {
 	flows  *hostfake.Flows
 	stop   func()
 	events *record.FakeRecorder
-	// inForce tells the controller that OVN has followed.
+	// inForce tells the controller that changes have taken effect in OVN.
 	inForce func()
 
 	mu      sync.Mutex
-	entries map[[2]netip.AddrPort]bool // of connection tracking: where to, answers from where
+	entries map[[2]netip.AddrPort]bool // conntrack: destination, source of replies
 }
 
 func newWorld(t *testing.T, mode topology.GatewayMode) *world {
@@ -73,7 +73,7 @@ func newWorld(t *testing.T, mode topology.GatewayMode) *world {
 
 var mgmt = host.ChainKey{Family: topology.IPv4, Table: "nat", Name: topology.ChainSNATMgmtPort}
 
-// start runs a controller, in place of the one that ran, until it has settled.
+// start replaces the running controller with a new one and waits until it has settled.
 func (w *world) start() {
 	w.t.Helper()
 	w.stop()
@@ -191,8 +191,8 @@ func object(name, ip string, protocol corev1.Protocol, nodePort int32) *corev1.S
 	}
 }
 
-// TestRouteToNewRange routes a cluster address that is in none of the ranges that
-// were known at the start, for as long as the Service is there.
+// TestRouteToNewRange: a cluster address outside the ranges that were known at startup is
+// routed for as long as the Service exists.
 func TestRouteToNewRange(t *testing.T) {
 	w := newWorld(t, topology.GatewayShared)
 	w.create(object("a", "10.96.0.1", corev1.ProtocolTCP, 30001))
@@ -216,7 +216,7 @@ func TestRouteToNewRange(t *testing.T) {
 	w.until("no route", func() bool { return len(w.routes.Objects()) == 0 })
 }
 
-// TestNode programs what there is, and nothing again at a restart.
+// TestNode: Services are programmed, and nothing is written again after a restart.
 func TestNode(t *testing.T) {
 	for _, mode := range []topology.GatewayMode{topology.GatewayShared, topology.GatewayLocal} {
 		t.Run(string(mode), func(t *testing.T) {
@@ -237,7 +237,7 @@ func TestNode(t *testing.T) {
 				t.Errorf("%d writes at a restart", n)
 			}
 
-			// Pods that come and go alter no rule; the last one alters the flows.
+			// Adding and removing pods changes no rule; the last one changes the flows.
 			w.serve("a", "10.244.2.3@n2")
 			w.create(object("c", "10.96.0.3", corev1.ProtocolTCP, 30003))
 			w.until("Service c", func() bool { return strings.Contains(w.chains.Dump(topology.IPv4), "30003") })
@@ -256,7 +256,7 @@ func TestNode(t *testing.T) {
 	}
 }
 
-// TestNodeChange plans anew when the node's gateway changes.
+// TestNodeChange: Services are planned again when the node's gateway changes.
 func TestNodeChange(t *testing.T) {
 	w := newWorld(t, topology.GatewayShared)
 	w.create(object("a", "10.96.0.1", corev1.ProtocolTCP, 30001))
@@ -276,7 +276,7 @@ func TestNodeChange(t *testing.T) {
 	w.until("the flows to go", func() bool { return w.flows.Dump() == "" })
 }
 
-// TestUDP ends connections that lead to an endpoint which has gone, and no others.
+// TestUDP: connections to an endpoint that is gone are deleted, and no others.
 func TestUDP(t *testing.T) {
 	w := newWorld(t, topology.GatewayShared)
 	w.create(object("a", "10.96.0.1", corev1.ProtocolUDP, 30001))
@@ -294,7 +294,7 @@ func TestUDP(t *testing.T) {
 	if !w.tracked(stays) || !w.tracked(other) {
 		t.Error("an entry went that leads to somebody who serves")
 	}
-	anew := w.track("10.96.0.1:80", "172.18.0.3:8080") // by what OVN still had
+	anew := w.track("10.96.0.1:80", "172.18.0.3:8080") // by what OVN still has
 	w.inForce()
 	w.until("the entry to go once OVN has followed", func() bool { return !w.tracked(anew) })
 	if !w.tracked(stays) || !w.tracked(other) {
@@ -302,7 +302,7 @@ func TestUDP(t *testing.T) {
 	}
 }
 
-// TestFailure tries again.
+// TestFailure: failed writes are retried.
 func TestFailure(t *testing.T) {
 	w := newWorld(t, topology.GatewayShared)
 	w.create(object("a", "10.96.0.1", corev1.ProtocolTCP, 30001))
@@ -321,7 +321,7 @@ func TestFailure(t *testing.T) {
 	w.until("the rule", func() bool { return strings.Contains(w.chains.Dump(topology.IPv4), "--dport 30001") })
 }
 
-// TestHealth serves the health port as load balancers expect it.
+// TestHealth: the health port answers as load balancers expect.
 func TestHealth(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

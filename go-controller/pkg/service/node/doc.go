@@ -1,13 +1,13 @@
-// Package node is a node's side of Services: the rules and routes by which its
-// kernel takes traffic to them, the flows by which its external bridge hands traffic to the
-// gateway router, the health ports, and an end for UDP connections that lead to
-// endpoints which have gone.
+// Package node is the node part of Services: the kernel's rules and routes for traffic to
+// them, the flows of the external bridge that send traffic to the gateway router, the
+// health ports, and the deletion of stale UDP conntrack entries.
 //
-// Two queues, one direction. Services has a key for each Service; it plans and
-// remembers, without I/O. Writes has a key for each kind of thing written, which
-// takes what is remembered of all Services: many changes are one write, and an
-// endpoint change that alters no rule is none. Writing begins once all Services
-// have been planned, so that a restart takes nothing away.
+// There are two queues, and only the first enqueues keys in the second. The queue of
+// Services has a key for each Service; it plans and stores the result, without I/O. The
+// queue of writes has a key for each kind of configuration, which writes the stored results
+// of all Services: many changes are one write, and an endpoint change that changes no rule
+// is none. Writing starts once all Services have been planned, so that a restart removes
+// nothing.
 //
 // Caller: pkg/app.
 package node

@@ -11,9 +11,9 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// TestGatewaysComeAndGo: while the pods of a namespace have external gateways, the
-// bridge hands what comes to their Services to the gateway router where that keeps the
-// clients' addresses, and to the host where it does not.
+// TestGatewaysComeAndGo: while the pods of a namespace have external gateways, the bridge
+// sends traffic to their Services to the gateway router if client addresses are preserved,
+// and to the host otherwise.
 func TestGatewaysComeAndGo(t *testing.T) {
 	for mode, handed := range map[topology.GatewayMode][2]string{
 		topology.GatewayLocal:  {"", "5.5.5.6"},
@@ -51,7 +51,7 @@ func TestGatewaysComeAndGo(t *testing.T) {
 			w.start()
 			reaches(handed[0])
 			for _, gateways := range []string{"172.18.0.51", ""} {
-				// From before: the bridge has it from the other way.
+				// An entry of the bridge from the previous path.
 				e := w.track("5.5.5.6:80", "10.244.1.9:8080")
 				ns = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns", Annotations: map[string]string{kube.AnnotationGatewaysInUse: gateways}}}
 				if _, err := namespaces.Update(t.Context(), ns, metav1.UpdateOptions{}); err != nil {

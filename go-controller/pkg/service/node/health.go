@@ -15,12 +15,11 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/service"
 )
 
-// headerTimeout bounds how long a client of a health port may take to ask.
+// headerTimeout bounds how long a client of a health port may take to send its request.
 const headerTimeout = 5 * time.Second
 
-// healthServer serves the health ports of Services: 200 where the node has
-// endpoints, 503 where it has none. Its methods are called by one goroutine at a
-// time.
+// healthServer serves the health ports of Services: 200 if the node has endpoints, 503 if
+// it has none. Its methods are called by one goroutine at a time.
 type healthServer struct {
 	ports map[uint16]*healthPort
 }
@@ -35,14 +34,14 @@ type healthPort struct {
 
 func newHealthServer() *healthServer { return &healthServer{ports: map[uint16]*healthPort{}} }
 
-// problem is a health port that cannot be served for now.
+// problem is a health port that cannot be served at present.
 type problem struct {
 	service.Health
 	err error
 }
 
-// set makes the ports be exactly those of all, and returns those that cannot be
-// opened: which port it is was the choice of a user, and another process may have it.
+// set opens and closes ports to match all exactly, and returns those that cannot be opened:
+// the port is chosen by a user, and another process may have it.
 func (h *healthServer) set(all []service.Health) []problem {
 	want := map[uint16]service.Health{}
 	for _, s := range all {
@@ -93,7 +92,7 @@ func (p *healthPort) set(says service.Health) {
 	p.says = says
 }
 
-// ServeHTTP answers as load balancers expect it from every service proxy.
+// ServeHTTP answers as load balancers expect from any service proxy.
 func (p *healthPort) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	p.mu.Lock()
 	says := p.says

@@ -15,7 +15,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// told waits for an Event with all words.
+// told waits for an Event that contains all words.
 func (w *world) told(words ...string) {
 	w.t.Helper()
 	said := eventually.Receive(w.t, fmt.Sprintf("an Event that says %q", words), w.events.Events)
@@ -26,8 +26,8 @@ func (w *world) told(words ...string) {
 	}
 }
 
-// TestHealthPortInUse: that another process has a health port is told once, keeps
-// nothing from being served, also at a start, and ends with that process.
+// TestHealthPortInUse: if another process has a health port, that is reported once, does
+// not affect anything else, even at startup, and ends with that process.
 func TestHealthPortInUse(t *testing.T) {
 	other, err := net.Listen("tcp", ":0")
 	if err != nil {
@@ -70,7 +70,8 @@ func TestHealthPortInUse(t *testing.T) {
 	}
 }
 
-// TestSharedHealthPort is the older Service's, and the younger's when that is gone.
+// TestSharedHealthPort: the older Service gets the port, and the younger gets it when the
+// older is gone.
 func TestSharedHealthPort(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -106,8 +107,8 @@ func TestSharedHealthPort(t *testing.T) {
 	w.until("the health of a", of("a"))
 }
 
-// TestAddressesOfOthers: the rules and flows of a node are without what is refused,
-// and follow what becomes known of other nodes.
+// TestAddressesOfOthers: the rules and flows of a node exclude what is refused, and follow
+// changes of other nodes.
 func TestAddressesOfOthers(t *testing.T) {
 	w := newWorld(t, topology.GatewayShared)
 	s := object("a", "10.96.0.1", corev1.ProtocolTCP, 0)

@@ -15,7 +15,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/service"
 )
 
-// write writes one kind of thing for all Services.
+// write writes one kind of configuration for all Services.
 func (c *Controller) write(ctx context.Context, kind string) error {
 	var err error
 	switch kind {
@@ -29,7 +29,7 @@ func (c *Controller) write(ctx context.Context, kind string) error {
 		c.writes.MarkSynced(kind)
 	case writeFlows:
 		err = c.applyFlows(ctx)
-	case writeHealth: // nothing of it is swept
+	case writeHealth: // nothing to sweep
 		c.writes.MarkSynced(kind)
 		c.serveHealth()
 	case writeUDP: // likewise
@@ -43,7 +43,7 @@ func (c *Controller) write(ctx context.Context, kind string) error {
 	return nil
 }
 
-// each calls f for the state of every Service, in the order of their keys.
+// each calls f for the state of every Service, sorted by key.
 func (c *Controller) each(f func(service.NodeState)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -85,12 +85,12 @@ func (c *Controller) applyFlows(ctx context.Context) error {
 	return err
 }
 
-// healthRetry is how soon a health port is tried again that somebody else had: nobody
-// tells when a port becomes free.
+// healthRetry is how soon a health port that another process had is tried again: there is
+// no notification when a port becomes free.
 const healthRetry = 2 * time.Second
 
-// serveHealth serves the health ports. One that another process has is told once, and
-// keeps nothing else from being served.
+// serveHealth serves the health ports. A port that another process has is reported once and
+// does not affect the others.
 func (c *Controller) serveHealth() {
 	problems := c.health.set(c.healths())
 	told := map[string]bool{}
@@ -122,9 +122,9 @@ func (c *Controller) healths() []service.Health {
 	return all
 }
 
-// flush ends UDP connections that lead nowhere. It comes after the rules, and once
-// more when OVN's load balancers have followed: what a client sends meanwhile makes
-// such an entry anew.
+// flush deletes stale UDP conntrack entries. It runs after the rules are written, and again
+// when OVN's load balancers have been updated: until then, packets from a client recreate
+// such entries.
 func (c *Controller) flush(ctx context.Context) error {
 	if err := c.Chains.Apply(ctx, contributor, c.rules()); err != nil {
 		return err

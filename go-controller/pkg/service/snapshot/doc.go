@@ -1,7 +1,6 @@
-// Package snapshot reads Services and what belongs to them from the informers, and
-// says which of them an event is about. It is the half of the glue that master and
-// node share: what a Service gets of what is written in it must not differ between
-// them.
+// Package snapshot reads Services and related objects from the informers, and determines
+// which Services an event affects. It is the part of the glue that master and node share:
+// they must agree on which values in a Service are served.
 //
 // Callers: service/master, service/node.
 package snapshot

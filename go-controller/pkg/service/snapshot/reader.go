@@ -21,15 +21,15 @@ import (
 // byClaim is the name of the index of Services by their claims.
 const byClaim = "claim"
 
-// Informers are what Services are read from. They are started by the caller.
+// Informers are the sources of Services. The caller starts them.
 type Informers struct {
 	Services       coreinformers.ServiceInformer
 	EndpointSlices discoveryinformers.EndpointSliceInformer
 	Nodes          coreinformers.NodeInformer
-	// Namespaces tell which external gateways pods are routed to; nil: to none.
+	// Namespaces provide the external gateways that pods are routed to; nil: none.
 	Namespaces coreinformers.NamespaceInformer
-	// Addresses tells which addresses belong to the cluster itself; nil: those that
-	// Nodes and EndpointSlices tell.
+	// Addresses provides the addresses of the cluster itself; nil: those from Nodes and
+	// EndpointSlices.
 	Addresses *reservedsnapshot.Addresses
 }
 
@@ -75,7 +75,7 @@ func NewReader(in Informers, config service.Config) (*Reader, error) {
 // Keys lists the keys of all Services. It is a seed.
 func (r *Reader) Keys() []string { return r.services.ListKeys() }
 
-// Object returns a Service; nil where there is none.
+// Object returns a Service; nil if there is none.
 func (r *Reader) Object(key string) *corev1.Service {
 	if obj, ok, err := r.services.GetByKey(key); err == nil && ok {
 		return obj.(*corev1.Service)
@@ -83,10 +83,9 @@ func (r *Reader) Object(key string) *corev1.Service {
 	return nil
 }
 
-// Decode reads a Service and what belongs to it; ok is false where there is nothing
-// to serve. pod tells whether a pod of a namespace has an address, and whether an
-// egress feature leads it away; see service.Snapshot. The object is nil where there is
-// none.
+// Decode reads a Service and related objects; ok is false if there is nothing to serve. pod
+// reports whether a pod of a namespace has an address, and whether an egress feature
+// reroutes it; see service.Snapshot. object is nil if there is none.
 func (r *Reader) Decode(key string, pod func(namespace string, a netip.Addr) (own, led bool)) (s service.Service, object *corev1.Service, ok bool, err error) {
 	svc := r.Object(key)
 	if svc == nil {
@@ -110,14 +109,14 @@ func (r *Reader) gateways(namespace string) []netip.Addr {
 	}
 	ns, err := r.informers.Namespaces.Lister().Get(namespace)
 	if err != nil {
-		return nil // it is not there: reading memory does not fail otherwise
+		return nil // not found: reading memory has no other errors
 	}
 	addrs, _ := kube.ParseAddrs(ns.Annotations[kube.AnnotationGatewaysInUse])
 	return addrs
 }
 
-// Watch makes q reconcile the Services that an event concerns, also those that have,
-// or have no longer, what another one asks for.
+// Watch makes q reconcile the Services that an event affects, including those that compete
+// with the changed Service for an address or port.
 func (r *Reader) Watch(q *queue.Controller) error {
 	if err := q.Watch(r.informers.Services.Informer(), r.serviceKeys); err != nil {
 		return err
@@ -139,7 +138,7 @@ func (r *Reader) Watch(q *queue.Controller) error {
 	})
 }
 
-// serviceKeys are the keys that an event of a Service concerns.
+// serviceKeys returns the keys that an event of a Service affects.
 func (r *Reader) serviceKeys(old, new any) []string {
 	before, _ := old.(*corev1.Service)
 	after, _ := new.(*corev1.Service)
@@ -162,8 +161,8 @@ func (r *Reader) serviceKeys(old, new any) []string {
 	return unique(keys)
 }
 
-// namespaceKeys are the keys of the Services of a namespace whose pods are routed to
-// other external gateways now.
+// namespaceKeys returns the keys of the Services of a namespace if the external gateways of
+// its pods have changed.
 func (r *Reader) namespaceKeys(old, new any) []string {
 	var name string
 	var values []string
@@ -179,12 +178,12 @@ func (r *Reader) namespaceKeys(old, new any) []string {
 	}
 	keys, err := r.services.IndexKeys(cache.NamespaceIndex, name)
 	if err != nil {
-		return nil // the index is there: every informer of Services has it
+		return nil // the index exists: every informer of Services has it
 	}
 	return keys
 }
 
-// sliceKeys are the keys that an event of an EndpointSlice concerns.
+// sliceKeys returns the keys that an event of an EndpointSlice affects.
 func sliceKeys(old, new any) []string {
 	var keys []string
 	for _, obj := range []any{old, new} {
@@ -201,7 +200,7 @@ func sliceKeys(old, new any) []string {
 func (r *Reader) claiming(claim string) []string {
 	keys, err := r.services.IndexKeys(byClaim, claim)
 	if err != nil {
-		return nil // the index is there: NewReader made it
+		return nil // the index exists: NewReader created it
 	}
 	return keys
 }
@@ -232,7 +231,7 @@ func (o others) OnPort(protocol string, port uint16) []*corev1.Service {
 	return o.with(service.PortClaim(protocol, port))
 }
 
-// with returns the Services with a claim, in the order of their keys.
+// with returns the Services with a claim, sorted by key.
 func (o others) with(claim string) []*corev1.Service {
 	var all []*corev1.Service
 	for _, key := range unique(o.claiming(claim)) {
