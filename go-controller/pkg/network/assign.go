@@ -11,7 +11,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// Claim is what a node has been assigned before, as its annotations tell.
+// Claim is what a node was assigned before, according to its annotations.
 type Claim struct {
 	Name    string
 	Created time.Time
@@ -19,38 +19,38 @@ type Claim struct {
 	Join    []netip.Prefix
 }
 
-// Reasons of the condition NetworkUnavailable: that of a network which is available, and why a
-// node cannot be given what it needs.
+// Reasons of the condition NetworkUnavailable: the one for an available network, and those why
+// a node cannot get what it needs.
 const (
 	ReasonReady         = "NetworkReady"
 	ReasonNoSubnet      = "NoSubnetAvailable"
 	ReasonNoJoinAddress = "NoJoinAddressAvailable"
-	// ReasonRefused: an annotation of the node that its network needs is refused.
+	// ReasonRefused: an annotation that the node's network needs is refused.
 	ReasonRefused = "AnnotationRefused"
 	// ReasonFailing: the node reports that it keeps failing to connect itself to the network.
 	ReasonFailing = "NetworkFailing"
 )
 
-// Assignment is what a node is to have.
+// Assignment is what a node is assigned.
 type Assignment struct {
-	// Subnets has one subnet for each family of the cluster, in the order of the
-	// cluster subnets, or fewer where Reason is ReasonNoSubnet.
+	// Subnets has one subnet for each family of the cluster, in the order of the cluster
+	// subnets, or fewer if Reason is ReasonNoSubnet.
 	Subnets []netip.Prefix
-	// Join has one address, with the length of the join subnet, for each family,
-	// IPv4 first, or fewer where there is none left.
+	// Join has one address, with the prefix length of the join subnet, for each family,
+	// IPv4 first, or fewer if none are left.
 	Join []netip.Prefix
-	// Refused says of each claimed value that the node does not keep, why.
+	// Refused has the reason for each claimed value that the node does not keep.
 	Refused []string
-	// Reason and Message tell what cannot be given; both are empty where the
-	// node has everything.
+	// Reason and Message tell what cannot be assigned; both are empty if the node has
+	// everything.
 	Reason, Message string
 }
 
-// Assign decides the subnets and join addresses of all nodes at once. A node
-// keeps what it claims unless that is outside the configured ranges or
-// collides with the claim of an older node; what is missing is the lowest free
-// one, older nodes first. A node gets the subnets of all families or none: a
-// half-addressed node would start pods that lack a family for their lifetime.
+// Assign decides the subnets and join addresses of all nodes at once. A node keeps what it
+// claims unless that is outside the configured ranges or collides with the claim of an
+// older node; missing values get the lowest free ones, older nodes first. A node gets
+// missing subnets of all families or none: otherwise it would start pods that lack a family
+// for their lifetime.
 func Assign(c Config, claims []Claim) map[string]Assignment {
 	claims = slices.SortedFunc(slices.Values(claims), func(a, b Claim) int {
 		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name))
@@ -73,7 +73,7 @@ type holding struct {
 	refused       []string
 }
 
-// space is what there is to hand out.
+// space holds the available subnets and join addresses.
 type space struct {
 	families []topology.Family
 	used     ranges
@@ -140,7 +140,7 @@ func (s *space) keepSubnet(h holding, p netip.Prefix) string {
 	return ""
 }
 
-// complete gives a node what it lacks.
+// complete assigns a node what it lacks.
 func (s *space) complete(h holding) Assignment {
 	a := Assignment{Refused: h.refused}
 	fresh := map[topology.Family]netip.Prefix{}
@@ -174,7 +174,7 @@ func (s *space) complete(h holding) Assignment {
 }
 
 func (s *space) completeJoin(h holding, a *Assignment) {
-	for _, f := range topology.Families { // the order in which the annotation reads back
+	for _, f := range topology.Families { // the order in which the annotation is read
 		pool, used := s.join[f]
 		if !used {
 			continue
@@ -195,7 +195,7 @@ func (s *space) completeJoin(h holding, a *Assignment) {
 	}
 }
 
-// describe names the cluster subnets of a family.
+// describe lists the cluster subnets of a family.
 func (s *space) describe(f topology.Family) string {
 	var out []string
 	for _, p := range s.subnets[f] {

@@ -14,7 +14,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/network"
 )
 
-// claim is the claim of a node that is age minutes younger than the first.
+// claim returns the claim of a node that is age minutes younger than the first.
 func claim(name string, age int, prefixes ...string) network.Claim {
 	c := network.Claim{Name: name, Created: time.Unix(1e9, 0).Add(time.Duration(age) * time.Minute)}
 	for _, s := range prefixes {
@@ -27,7 +27,7 @@ func claim(name string, age int, prefixes ...string) network.Claim {
 	return c
 }
 
-// text shows what a node is assigned.
+// text formats what a node is assigned.
 func text(a network.Assignment) string {
 	parts := []string{fmt.Sprint(a.Subnets), fmt.Sprint(a.Join)}
 	parts = append(parts, a.Refused...)
@@ -165,8 +165,8 @@ func TestAssignSaysWhatLacks(t *testing.T) {
 	}
 }
 
-// Whatever nodes come, go, and claim: no two overlap, an assignment claimed
-// again is given again, and the order of nodes does not matter.
+// Whatever nodes are added, removed and claim: no two overlap, an assignment that is
+// claimed again is made again, and the order of nodes does not matter.
 func TestAssignProperties(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	c := network.Config{
@@ -185,7 +185,7 @@ func TestAssignProperties(t *testing.T) {
 			if _, ok := have[name]; !ok {
 				have[name] = claim(name, step)
 			}
-		case 2: // somebody writes nonsense into the annotations
+		case 2: // someone writes nonsense to the annotations
 			cl := claim(name, step, fmt.Sprintf("10.%d.%d.0/24", rng.IntN(3), rng.IntN(16)), fmt.Sprintf("100.64.0.%d/27", 1+rng.IntN(40)))
 			have[name] = cl
 		}

@@ -47,15 +47,15 @@ func ClusterRows(c Config, assigned map[string]Assignment) []nb.Row {
 	return rows
 }
 
-// macBindings says on port which MAC address the router with these join
-// addresses has. Without them the first packet through a load balancer of a
-// gateway router waits for ARP on the join switch, and OVN forgets while it
-// waits that the packet's source is to be translated.
+// macBindings returns the MAC bindings on port for the router with these join addresses.
+// Without them the first packet through a load balancer of a gateway router waits for ARP
+// on the join switch, and meanwhile OVN loses the state that the packet's source has to be
+// translated.
 func macBindings(port string, addrs []netip.Prefix) []nb.Row {
 	rows := make([]nb.Row, 0, len(addrs))
 	for _, p := range addrs {
 		rows = append(rows, nb.Row{
-			// The table has no external_ids: its unique columns are the row's id.
+			// The table has no external_ids: its unique columns are the row's ID.
 			ID: port + "/" + p.Addr().String(),
 			Model: &nbdb.StaticMACBinding{
 				LogicalPort: port,
@@ -67,8 +67,8 @@ func macBindings(port string, addrs []netip.Prefix) []nb.Row {
 	return rows
 }
 
-// routerPort is the port of a switch towards a router: its addresses are
-// those of the router's port.
+// routerPort returns the port of a switch towards a router. It has the addresses of the
+// router's port.
 func routerPort(name string, parent nb.Parent, peer string) nb.Row {
 	return nb.Row{ID: name, Parent: parent, Model: &nbdb.LogicalSwitchPort{
 		Name:      name,

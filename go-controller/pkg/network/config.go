@@ -11,7 +11,7 @@ import (
 // Feature is the owner feature of the rows planned here.
 const Feature = "network"
 
-// ClusterSubnet is a range of pod addresses, cut into one subnet per node.
+// ClusterSubnet is a range of pod addresses, divided into one subnet per node.
 type ClusterSubnet struct {
 	CIDR netip.Prefix
 	// HostPrefixLen is the prefix length of a node's subnet.
@@ -29,16 +29,15 @@ type Config struct {
 	// ServiceCIDRs are the ranges of cluster addresses of Services; those of other families are
 	// ignored.
 	ServiceCIDRs []netip.Prefix
-	// DisableSNATMultipleGWs leaves the translation of pod addresses on the
-	// gateway routers to the pods' own rows.
+	// DisableSNATMultipleGWs leaves source NAT of pod addresses on the gateway routers to
+	// the pods' own rows.
 	DisableSNATMultipleGWs bool
-	// GatewayMTU, in bytes, makes gateway routers answer packets that do not fit
-	// into a tunnel, on nodes whose datapath can compare packet lengths; 0: none.
+	// GatewayMTU, in bytes, makes gateway routers reply to packets that do not fit into a
+	// tunnel, on nodes whose datapath can compare packet lengths; 0: disabled.
 	GatewayMTU int
 }
 
-// Owner is the owner of the rows of a node; the empty name stands for the
-// rows of the cluster.
+// Owner returns the owner of the rows of a node; for the empty name, of the cluster.
 func Owner(node string) nb.Owner { return nb.Owner{Feature: Feature, Object: node} }
 
 // families returns the families of the cluster in the order of its subnets.
@@ -70,8 +69,8 @@ func (c Config) clusterRouterJoin() []netip.Prefix {
 	return out
 }
 
-// macOf returns the MAC address of a port with these addresses: the one that
-// belongs to its IPv4 address, or to its first where it has none.
+// macOf returns the MAC address of a port with these addresses. It is derived from the IPv4
+// address or, without one, from the first address.
 func macOf(addrs []netip.Prefix) string {
 	if p, ok := topology.PrefixOf(topology.IPv4, addrs); ok {
 		return topology.MACOf(p.Addr())

@@ -10,7 +10,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// FuzzPlan plans the network of nodes whose annotations say anything.
+// FuzzPlan plans the network of nodes with arbitrary annotations.
 func FuzzPlan(f *testing.F) {
 	for _, seed := range []string{"", "\x02", "\x00\x02\x01\x02\x01", "\x01\x02\x03\x01\x01\x00\x00\x00\x02\x02", "0123456789abcdefghij"} {
 		f.Add([]byte(seed))
@@ -67,8 +67,8 @@ func FuzzPlan(f *testing.F) {
 	})
 }
 
-// FuzzRows plans rows of a node before anybody has looked at its subnets: a planner
-// that is asked too early must not panic.
+// FuzzRows plans rows of a node whose subnets have not been checked: a planner that is
+// called too early must not panic.
 func FuzzRows(f *testing.F) {
 	f.Add([]byte(""))
 	f.Add([]byte("\x00\x01\x00\x00\x01\x02"))

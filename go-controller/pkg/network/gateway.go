@@ -12,8 +12,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// gatewayRows are the node's gateway router with its ports, routes and
-// translations, and the external switch that joins it to the bridge.
+// gatewayRows returns the node's gateway router with its ports, routes and NAT, and the
+// external switch that connects it to the bridge.
 func gatewayRows(c Config, n topology.Node) []nb.Row {
 	router := topology.GatewayRouter(n.Name)
 	onRouter := nb.Parent{Table: nbdb.LogicalRouterTable, Name: router}
@@ -74,7 +74,7 @@ type externalSwitch struct {
 	localnet, network string // the port to the bridge, and the network it is mapped to
 	vlan              int
 	peer, port, mac   string // the ports towards the router and of the router
-	announces         bool   // the addresses that the router translates to
+	announces         bool   // announces the addresses that the router translates to
 }
 
 func (s externalSwitch) rows() []nb.Row {
@@ -105,8 +105,8 @@ func (s externalSwitch) rows() []nb.Row {
 }
 
 // externalGatewayRows connect the gateway router to the second bridge, for external
-// gateways alone: what else is for that network takes the usual way, as where the router
-// is not on it. What translates to the address of the node there is the bridge.
+// gateways only: other traffic to that network takes its usual path, as if the router were
+// not connected to it. The bridge translates to the node's address there.
 func externalGatewayRows(c Config, n topology.Node, onRouter nb.Parent) []nb.Row {
 	e := n.Gateway.External
 	if !e.Known() {
@@ -143,7 +143,7 @@ func externalGatewayRows(c Config, n topology.Node, onRouter nb.Parent) []nb.Row
 	return rows
 }
 
-// gatewayRoutes lead from the gateway router to the pods and to the outside.
+// gatewayRoutes returns the gateway router's routes to the pods and to external networks.
 func gatewayRoutes(c Config, n topology.Node, onRouter nb.Parent) []nb.Row {
 	var rows []nb.Row
 	for _, s := range c.ClusterSubnets {
@@ -164,7 +164,7 @@ func gatewayRoutes(c Config, n topology.Node, onRouter nb.Parent) []nb.Row {
 	return rows
 }
 
-// gatewayNATs give pods the node's address on their way to the outside.
+// gatewayNATs translate pod addresses to the node's address for external traffic.
 func gatewayNATs(c Config, n topology.Node, onRouter nb.Parent) []nb.Row {
 	var rows []nb.Row
 	for _, s := range c.ClusterSubnets {
@@ -182,9 +182,9 @@ func gatewayNATs(c Config, n topology.Node, onRouter nb.Parent) []nb.Row {
 	return rows
 }
 
-// exitRoutes are the node's routes on the cluster router: to its gateway
-// router, and from its pods to the outside by way of the host's kernel (local
-// gateway mode) or of the gateway router (shared).
+// exitRoutes returns the node's routes on the cluster router: to its gateway router, and
+// from its pods to external networks through the host's kernel (local gateway mode) or the
+// gateway router (shared).
 func exitRoutes(n topology.Node) []nb.Row {
 	var rows []nb.Row
 	for _, j := range n.Join {
@@ -204,7 +204,7 @@ func exitRoutes(n topology.Node) []nb.Row {
 	return rows
 }
 
-// route plans one static route; a nil policy routes by destination.
+// route returns one static route; a nil policy routes by destination.
 func route(on nb.Parent, prefix string, via netip.Addr, policy *nbdb.LogicalRouterStaticRoutePolicy, port *string) nb.Row {
 	id := prefix + " via " + via.String()
 	if policy != nil {

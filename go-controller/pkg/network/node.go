@@ -25,8 +25,8 @@ func NodeRows(c Config, n topology.Node) []nb.Row {
 	return rows
 }
 
-// Missing names what is not known of a node yet and keeps it from having its
-// complete network; empty where NodeRows is complete.
+// Missing lists what is not known of a node yet but is needed for its complete network;
+// empty if NodeRows is complete.
 func Missing(n topology.Node) string {
 	var out []string
 	add := func(missing bool, what string) {
@@ -42,8 +42,8 @@ func Missing(n topology.Node) string {
 	return strings.Join(out, ", ")
 }
 
-// switchRows are the node's switch, its connection to the cluster router and
-// the port of the management interface.
+// switchRows returns the node's switch, its connection to the cluster router and the port
+// of the management interface.
 func switchRows(n topology.Node) []nb.Row {
 	onSwitch := nb.Parent{Table: nbdb.LogicalSwitchTable, Name: topology.NodeSwitch(n.Name)}
 	config := map[string]string{}
@@ -94,9 +94,9 @@ func switchRows(n topology.Node) []nb.Row {
 
 const resetID = "reset"
 
-// resetACL lets resets pass that the kernel of a node sends to pods: they belong to no
-// connection of the management port, and OVN drops such packets on switches with load balancers,
-// unless they are not tracked. Only the datapath of the kernel has marks of its packets.
+// resetACL allows TCP resets that a node's kernel sends to pods: they belong to no connection of
+// the management port, and on switches with load balancers OVN drops such packets unless they
+// bypass conntrack. Only the kernel datapath sees the marks of the kernel's packets.
 func resetACL(node string) *nbdb.ACL {
 	return &nbdb.ACL{
 		Action: nbdb.ACLActionAllowStateless, Direction: nbdb.ACLDirectionFromLport, Priority: 1001,
@@ -104,8 +104,8 @@ func resetACL(node string) *nbdb.ACL {
 	}
 }
 
-// PortAddresses returns the addresses of a switch port as OVN writes them:
-// the MAC address and the IP addresses, without prefix lengths.
+// PortAddresses returns the addresses of a switch port in OVN's format: the MAC address and
+// the IP addresses, without prefix lengths.
 func PortAddresses(mac string, addrs []netip.Prefix) string {
 	var b strings.Builder
 	b.WriteString(mac)
@@ -116,7 +116,7 @@ func PortAddresses(mac string, addrs []netip.Prefix) string {
 	return b.String()
 }
 
-// groupRefs puts a switch or router into load balancer groups.
+// groupRefs returns the references that add a switch or router to load balancer groups.
 func groupRefs(groups ...string) []nb.Ref {
 	refs := make([]nb.Ref, 0, len(groups))
 	for _, g := range groups {
@@ -125,8 +125,8 @@ func groupRefs(groups ...string) []nb.Ref {
 	return refs
 }
 
-// nodeAddressPolicies send what pods send to their own node's address to the
-// management port: through the gateway router it would leave the node.
+// nodeAddressPolicies route traffic from pods to their own node's address to the management
+// port: through the gateway router it would leave the node.
 func nodeAddressPolicies(n topology.Node) []nb.Row {
 	var rows []nb.Row
 	for _, s := range n.Subnets {

@@ -9,11 +9,10 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// noPodPolicies drop what is for an address of pods that is in no node's subnet, in
-// shared gateway mode. No route but the one for everything that a node's pods send
-// leads there, and that to the node's gateway router, which sends it back. A route that
-// discards it would be shorter, and lose. What a policy matches has been routed, so it
-// is enough to ask for the port that it is to leave by.
+// noPodPolicies drop traffic to pod addresses outside all node subnets, in shared gateway
+// mode. The only matching route is the one for all traffic of a node's pods, to the node's
+// gateway router, which sends it back. A discard route would have a shorter prefix and
+// lose. Policies apply after routing, so it suffices to match the output port.
 func noPodPolicies(c Config) []nb.Row {
 	rows := make([]nb.Row, 0, len(c.ClusterSubnets))
 	for _, s := range c.ClusterSubnets {
@@ -23,9 +22,10 @@ func noPodPolicies(c Config) []nb.Row {
 	return rows
 }
 
-// noServicePolicies drop what is for a cluster address of a Service and has come to the
-// cluster router: the load balancers of the switches know it not. In local gateway mode it
-// would go to the host, whose route for that range leads back, in shared mode to the wire.
+// noServicePolicies drop traffic to cluster addresses of Services that reaches the cluster
+// router: the load balancers of the switches do not have these addresses. In local gateway
+// mode it would go to the host, whose route for that range leads back; in shared mode it
+// would leave the node.
 func noServicePolicies(c Config) []nb.Row {
 	var rows []nb.Row
 	for _, p := range c.ServiceCIDRs {
@@ -36,8 +36,9 @@ func noServicePolicies(c Config) []nb.Row {
 	return rows
 }
 
-// nodeNoPodPolicies do the same in local gateway mode, where the node's route leads to
-// its host: what comes from the node's switch may go back there only for the pods there.
+// nodeNoPodPolicies do the same as noPodPolicies in local gateway mode, where the node's
+// route leads to its host: traffic from the node's switch may go back there only if it is
+// for the pods there.
 func nodeNoPodPolicies(c Config, n topology.Node) []nb.Row {
 	var rows []nb.Row
 	if n.Gateway.Mode != topology.GatewayLocal {

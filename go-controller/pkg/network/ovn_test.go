@@ -25,7 +25,7 @@ type lab struct {
 	nodes  []topology.Node
 }
 
-// node is the i-th node of a lab.
+// node returns the i-th node of a lab.
 func node(k family, mode topology.GatewayMode, i int) topology.Node {
 	name := string(rune('a' + i))
 	addrs := keepPrefixes(k, fmt.Sprintf("172.18.0.%d/16", i+2), fmt.Sprintf("fc00:f853:ccd:e793::%d/64", i+2))
@@ -88,8 +88,8 @@ func newLab(t *testing.T, k family, mode topology.GatewayMode, change ...func(*n
 	return l
 }
 
-// apply writes everything, and everything a second time, which must write
-// nothing: not even after northd had its way with the rows.
+// apply writes all rows twice; the second time nothing may be written, even after northd
+// has processed the rows.
 func (l *lab) apply() {
 	l.t.Helper()
 	assigned := map[string]network.Assignment{}
@@ -111,7 +111,7 @@ func (l *lab) apply() {
 	}
 }
 
-// learn makes the gateway router of a node know the MAC address of a neighbour.
+// learn teaches the gateway router of a node the MAC address of a neighbor.
 func (l *lab) learn(n topology.Node, neighbour netip.Addr, mac string) {
 	l.t.Helper()
 	datapath := strings.TrimSpace(l.ovn.Sbctl("--bare", "--columns=_uuid", "find", "Datapath_Binding",
@@ -129,7 +129,7 @@ func podPrefixes(n topology.Node, host int) (out []netip.Prefix) {
 	return out
 }
 
-// send returns the essence of where a TCP packet of a pod to dst ends.
+// send returns a summary of where a TCP packet from a pod to dst ends.
 func (l *lab) send(pod string, f topology.Family, dst string) string {
 	l.t.Helper()
 	at := pods[pod]
@@ -145,8 +145,8 @@ func (l *lab) send(pod string, f topology.Family, dst string) string {
 		pod, podMAC(at), to, f.Match(), src.Addr(), f.Match(), dst), "--minimal", "--ct", "new")
 }
 
-// macOf is the MAC address of a pod with address dst on the first node, where
-// neighbours are: the sender's.
+// macOf returns the destination MAC address of packets to dst: that of a pod if dst is in a
+// subnet of the first node, where the sender is.
 func (l *lab) macOf(dst string) string {
 	a := netip.MustParseAddr(dst)
 	if s, ok := topology.PrefixOf(topology.FamilyOf(a), l.nodes[0].Subnets); ok && s.Contains(a) {
@@ -215,7 +215,7 @@ func TestPacketsInOVN(t *testing.T) {
 	}
 }
 
-// The database reads as the documents have it, and is empty when all is gone.
+// The database has the documented content, and is empty when everything is removed.
 func TestDatabaseReadsLikeTheDocuments(t *testing.T) {
 	l := newLab(t, dual, topology.GatewayShared, func(c *network.Config) { c.GatewayMTU = 1400 })
 	l.nodes[1].Gateway.VLAN = 42
@@ -251,20 +251,20 @@ func TestDatabaseReadsLikeTheDocuments(t *testing.T) {
 	}
 }
 
-// TestResetsArrive: what a node answers to pods that close forgotten connections reaches them, also
-// those of other nodes, and nothing else that belongs to no connection does.
+// TestResetsArrive: a node's resets for forgotten connections reach pods, also on other nodes, and
+// no other packets without a connection do.
 func TestResetsArrive(t *testing.T) {
 	l := newLab(t, dual, topology.GatewayShared)
-	for _, n := range l.nodes { // only with those OVN looks at connections
+	for _, n := range l.nodes { // only with load balancers OVN tracks connections
 		l.ovn.NB.Nbctl("--may-exist", "lb-add", "lb", "10.96.0.5:80", "10.244.0.3:80", "--", "ls-lb-add", n.Name, "lb")
 	}
 	for _, f := range topology.Families {
 		server := map[topology.Family]string{topology.IPv4: "8.8.8.8", topology.IPv6: "2001:db8::8"}[f]
 		pod, _ := topology.PrefixOf(f, podPrefixes(l.nodes[1], 3))
 		for mark, want := range map[int]bool{0: false, topology.MarkPodToNode: false, topology.MarkReset: true} {
-			// The node's port knows of no such connection, that of the pod does.
+			// The node's port does not know the connection, the pod's does.
 			known := []string{"--ct", "inv", "--ct", "est,rpl"}
-			if want { // only the latter is asked
+			if want { // only the latter is checked
 				known = []string{"--ct", "est,rpl", "--ct", "inv"}
 			}
 			trace := l.ovn.Trace("a", fmt.Sprintf(
@@ -278,8 +278,8 @@ func TestResetsArrive(t *testing.T) {
 	}
 }
 
-// TestNextHopIsLearnt: what a next hop answers to the host of a node, whose MAC address
-// the gateway router has too, tells that router where it is.
+// TestNextHopIsLearnt: a next hop's reply to the host of a node, whose MAC address the
+// gateway router shares, teaches that router the next hop's MAC address.
 func TestNextHopIsLearnt(t *testing.T) {
 	l := newLab(t, dual, topology.GatewayShared)
 	to := l.nodes[0].Gateway.MAC

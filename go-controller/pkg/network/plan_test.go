@@ -11,7 +11,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// family says which families of a full example are kept.
+// family selects the families of a full example to keep.
 type family func(topology.Family) bool
 
 func dual(topology.Family) bool    { return true }
@@ -49,7 +49,7 @@ func config(k family) network.Config {
 	return c
 }
 
-// worker is the example node of the documents.
+// worker returns the example node of the documents.
 func worker(k family, mode topology.GatewayMode) topology.Node {
 	addrs := keepPrefixes(k, "172.18.0.3/16", "fc00:f853:ccd:e793::3/64")
 	n := topology.Node{
@@ -70,7 +70,7 @@ func worker(k family, mode topology.GatewayMode) topology.Node {
 	return n
 }
 
-// plan is all rows of a cluster of one node.
+// plan returns all rows of a cluster with one node.
 func plan(c network.Config, n topology.Node) []nb.Row {
 	rows := network.ClusterRows(c, map[string]network.Assignment{n.Name: {Subnets: n.Subnets, Join: n.Join}})
 	return append(rows, network.NodeRows(c, n)...)

@@ -10,7 +10,7 @@ import (
 // ranges is a set of prefixes that do not overlap, sorted by address.
 type ranges []netip.Prefix
 
-// find returns where p belongs and whether it overlaps a member.
+// find returns the position of p and whether it overlaps a member.
 func (r ranges) find(p netip.Prefix) (int, bool) {
 	i, found := slices.BinarySearchFunc(r, p.Addr(), func(m netip.Prefix, a netip.Addr) int {
 		return m.Addr().Compare(a)
@@ -19,7 +19,7 @@ func (r ranges) find(p netip.Prefix) (int, bool) {
 	return i, overlaps
 }
 
-// add inserts p; it returns false, and does nothing, where p overlaps a member.
+// add inserts p; it does nothing and returns false if p overlaps a member.
 func (r *ranges) add(p netip.Prefix) bool {
 	i, overlaps := r.find(p)
 	if !overlaps {
@@ -39,7 +39,7 @@ func nthSubnet(p netip.Prefix, bits int, n uint64) netip.Prefix {
 	return netip.PrefixFrom(addr, bits)
 }
 
-// subnetPool hands out the node subnets of one cluster subnet, lowest first.
+// subnetPool allocates the node subnets of one cluster subnet, lowest first.
 type subnetPool struct {
 	ClusterSubnet
 	size uint64 // number of node subnets
@@ -48,15 +48,15 @@ type subnetPool struct {
 
 func newSubnetPool(s ClusterSubnet) *subnetPool {
 	p := &subnetPool{ClusterSubnet: s, size: 1 << min(s.HostPrefixLen-s.CIDR.Bits(), 62)}
-	// The subnet zero of an IPv6 range reads like the range itself, so it is
-	// used last: the n-th IPv4 subnet goes with the n+1-th IPv6 subnet.
+	// The first subnet of an IPv6 range has the same address as the range itself, so it is
+	// skipped: the n-th IPv4 subnet goes with the n+1-th IPv6 subnet.
 	if s.CIDR.Addr().Is6() && p.size > 1 {
 		p.next = 1
 	}
 	return p
 }
 
-// free returns the lowest subnet not in used. Nothing may leave used in the
+// free returns the lowest subnet not in used. Nothing may be removed from used in the
 // lifetime of the pool.
 func (p *subnetPool) free(used ranges) (netip.Prefix, bool) {
 	for ; p.next < p.size; p.next++ {
@@ -84,28 +84,28 @@ func freeSubnet(pools []*subnetPool, used ranges) (netip.Prefix, bool) {
 	return netip.Prefix{}, false
 }
 
-// joinPool hands out the addresses of one join subnet, lowest first.
+// joinPool allocates the addresses of one join subnet, lowest first.
 type joinPool struct {
 	subnet netip.Prefix
 	used   map[netip.Addr]bool
 	next   uint64 // all host numbers below are taken
 }
 
-// firstJoin is the host number of the first gateway router: 1 is the cluster router.
+// firstJoin is the host number of the first gateway router; 1 is the cluster router.
 const firstJoin = 2
 
 func newJoinPool(subnet netip.Prefix) *joinPool {
 	return &joinPool{subnet: subnet, used: map[netip.Addr]bool{}, next: firstJoin}
 }
 
-// usable reports whether a gateway router may have a: neither the subnet itself,
-// nor the cluster router, nor the broadcast address.
+// usable reports whether a gateway router may have address a: it is neither the subnet
+// address, nor that of the cluster router, nor the broadcast address.
 func (p *joinPool) usable(a netip.Addr) bool {
 	return p.subnet.Contains(a) && p.subnet.Addr().Less(a) && a != topology.NthAddr(p.subnet, 1) &&
 		(a.Is6() || p.subnet.Contains(a.Next()))
 }
 
-// take reserves a; false where it is not usable or taken.
+// take reserves a; it returns false if a is not usable or taken.
 func (p *joinPool) take(a netip.Addr) bool {
 	if !p.usable(a) || p.used[a] {
 		return false

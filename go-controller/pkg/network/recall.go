@@ -9,8 +9,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// Recall is the reverse of NodeRows: it returns what the rows of a node say of it, as
-// far as they do. Rows that somebody else has changed may say anything.
+// Recall is the reverse of NodeRows: it returns what can be derived about a node from its
+// rows. Rows changed by someone else may contain anything.
 func Recall(name string, rows []nb.Row) topology.Node {
 	n := topology.Node{Name: name}
 	var routes []*nbdb.LogicalRouterStaticRoute

@@ -11,7 +11,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// What a node's rows were planned from can be read from them.
+// Recall returns the node that its rows were planned from.
 func TestRecall(t *testing.T) {
 	full := topology.Node{
 		Name: "n1", Chassis: "c1", ManagementMAC: "0a:58:0a:f4:01:02",
@@ -35,7 +35,7 @@ func TestRecall(t *testing.T) {
 	if got := network.Recall("n1", nil); !reflect.DeepEqual(got, topology.Node{Name: "n1"}) {
 		t.Errorf("no rows say %+v", got)
 	}
-	// Rows that are broken say nothing, and nothing panics.
+	// Broken rows are ignored and cause no panic.
 	network.Recall("n1", []nb.Row{
 		{Model: &nbdb.LogicalRouterPort{Name: "rtos-n1", Networks: []string{"", "10.0.0.0/99", "::ffff:10.0.0.1/120"}}},
 		{Model: &nbdb.LogicalSwitchPort{Name: "k8s-n1", Addresses: []string{""}}},

@@ -11,7 +11,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 )
 
-// edit writes an annotation of a node, as somebody who may would.
+// edit writes an annotation of a node, as a user with permission would.
 func (c *cluster) edit(node, annotation, value string) (before string) {
 	c.t.Helper()
 	n, err := c.cs.CoreV1().Nodes().Get(context.Background(), node, metav1.GetOptions{})
@@ -34,7 +34,7 @@ func (c *cluster) annotation(node, annotation string) string {
 	return n.Annotations[annotation]
 }
 
-// edits are what somebody may write into annotations of node b.
+// edits are values that users may write to annotations of node b.
 var edits = []struct{ name, annotation, value string }{
 	{"subnet of one address", kube.AnnotationNodeSubnets, `{"default":["10.244.77.0/32"]}`},
 	{"another subnet", kube.AnnotationNodeSubnets, `{"default":["10.244.77.0/24","fd00:10:244:77::/64"]}`},
@@ -54,8 +54,8 @@ var edits = []struct{ name, annotation, value string }{
 	{"many host addresses", kube.AnnotationHostAddresses, `["10.99.0.1/24"` + strings.Repeat(`,"10.99.0.1/24"`, 10000) + `]`},
 }
 
-// Whatever is written into annotations of a live node, its rows and those of others
-// stay; the master puts its own annotations right; one Event says why.
+// Whatever is written to annotations of a live node, its rows and those of others stay; the
+// master repairs its own annotations; one Event says why.
 func TestAnnotationsOfALiveNodeDoNotMoveIt(t *testing.T) {
 	c, cfg := newCluster(t), config("10.244.0.0/16")
 	c.addNode("a", 2)
@@ -75,10 +75,10 @@ func TestAnnotationsOfALiveNodeDoNotMoveIt(t *testing.T) {
 			switch tt.annotation {
 			case kube.AnnotationNodeSubnets, kube.AnnotationGatewayLRPIfAddr:
 				c.wait("the annotation to be put right", func() bool { return c.annotation("b", tt.annotation) == before })
-			default: // its owner puts it right
+			default: // its owner repairs it
 				c.edit("b", tt.annotation, before)
 			}
-			// A key that comes later is done when all that the edit asked for is.
+			// When a later key is done, so is everything triggered by the edit.
 			c.addNode("zz", 9)
 			c.wait("the last node", func() bool { return strings.Contains(c.status("zz"), "NetworkReady") })
 			c.deleteNode("zz")
@@ -94,7 +94,7 @@ func TestAnnotationsOfALiveNodeDoNotMoveIt(t *testing.T) {
 	c.t = t
 }
 
-// The same while no master runs: at its start it has what the database has, and
+// The same while no master runs: at startup it plans the rows that the database has, and
 // writes nothing there.
 func TestAnnotationsEditedWhileNobodyRuns(t *testing.T) {
 	for _, tt := range edits {

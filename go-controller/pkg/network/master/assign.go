@@ -17,8 +17,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/network"
 )
 
-// What NB_Global is to say. With datapath groups the southbound database holds
-// a logical flow that several datapaths share once.
+// The wanted content of NB_Global. With datapath groups, a logical flow that several
+// datapaths share exists only once in the southbound database.
 const globalName = "global"
 
 var globalOptions = map[string]string{"use_logical_dp_groups": "true"}
@@ -48,14 +48,14 @@ func (c *Controller) reconcileCluster(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// claims reads what nodes have been assigned: from what this process assigned
-// and the lister does not show yet, else from their annotations.
+// claims returns what nodes have been assigned: what this process assigned and the lister
+// does not show yet, else what their annotations say.
 func (c *Controller) claims(nodes []*corev1.Node) []network.Claim {
 	claims := make([]network.Claim, 0, len(nodes))
 	present := make(map[types.UID]bool, len(nodes))
 	for _, n := range nodes {
 		present[n.UID] = true
-		node, _ := kube.Node(n) // what is not valid is not in force
+		node, _ := kube.Node(n) // invalid annotations are ignored
 		claim := network.Claim{Name: n.Name, Created: n.CreationTimestamp.Time, Subnets: node.Subnets, Join: node.Join}
 		if a, ok := c.assumed[n.Name]; ok {
 			if a.uid != n.UID || slices.Equal(a.subnets, node.Subnets) && slices.Equal(a.join, node.Join) {
@@ -71,8 +71,8 @@ func (c *Controller) claims(nodes []*corev1.Node) []network.Claim {
 	return claims
 }
 
-// annotate writes an assignment into a node's annotations, and what cannot be
-// assigned into its conditions. A node that is gone by now is no error.
+// annotate writes an assignment into a node's annotations, and what cannot be assigned into
+// its conditions. It is not an error if the node is gone by now.
 func (c *Controller) annotate(ctx context.Context, n *corev1.Node, a network.Assignment) error {
 	err := c.patch(ctx, n, a)
 	if a.Reason == "" {
@@ -102,7 +102,7 @@ func (c *Controller) patch(ctx context.Context, n *corev1.Node, a network.Assign
 	if upToDate(n, want) {
 		return nil
 	}
-	// Assumed before it is written: a patch that failed may have arrived.
+	// Assumed before it is written: a patch that failed may have been applied.
 	c.assumed[n.Name] = assumption{uid: n.UID, subnets: a.Subnets, join: a.Join}
 	if err := kube.PatchNode(ctx, c.Client, n, kube.Metadata{Annotations: want, Unseen: &c.unseen}); err != nil {
 		return err
@@ -114,7 +114,7 @@ func (c *Controller) patch(ctx context.Context, n *corev1.Node, a network.Assign
 	return nil
 }
 
-// annotation formats prefixes; nil, which deletes, where there are none.
+// annotation formats prefixes; nil, which deletes the annotation, if there are none.
 func annotation(prefixes []netip.Prefix, format func([]netip.Prefix) string) *string {
 	if len(prefixes) == 0 {
 		return nil
@@ -132,7 +132,7 @@ func upToDate(n *corev1.Node, want map[string]*string) bool {
 	return true
 }
 
-// reportLacking makes it known, once, that a node cannot be assigned something.
+// reportLacking reports, once, that a node cannot be assigned something.
 func (c *Controller) reportLacking(ctx context.Context, n *corev1.Node, a network.Assignment) error {
 	report := [3]string{string(corev1.ConditionTrue), a.Reason, a.Message}
 	if unavailable(n) != report && c.reported[n.UID] != report {
@@ -158,7 +158,7 @@ func condition(n *corev1.Node) (corev1.NodeCondition, bool) {
 	return corev1.NodeCondition{}, false
 }
 
-// unavailable is the part of that condition which matters here.
+// unavailable returns the status, reason and message of that condition.
 func unavailable(n *corev1.Node) [3]string {
 	have, _ := condition(n)
 	return [3]string{string(have.Status), have.Reason, have.Message}

@@ -11,8 +11,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/network"
 )
 
-// southbound stands for the chassis in the southbound database: the names of their
-// hosts by their own.
+// southbound stands for the chassis in the southbound database: hostnames by chassis name.
 type southbound struct {
 	mu       sync.Mutex
 	chassis  map[string]string
@@ -46,8 +45,8 @@ func (s *southbound) names() []string {
 	return names
 }
 
-// TestDeletionRemovesTheChassis: the chassis of a node that is gone goes, and before
-// the rows: by these a restart knows that there is something to remove.
+// TestDeletionRemovesTheChassis: the chassis of a node that is gone is deleted before its
+// rows, from which a restart knows that something is left to delete.
 func TestDeletionRemovesTheChassis(t *testing.T) {
 	c, cfg := newCluster(t), config("10.244.0.0/16")
 	sb := &southbound{chassis: map[string]string{"chassis-a": "a", "chassis-b": "b"}}
@@ -79,8 +78,9 @@ func TestDeletionRemovesTheChassis(t *testing.T) {
 	}
 }
 
-// TestChassisOfANode: a node that is gone had the chassis that its rows name, or that
-// has its name, whatever its host is called, and none that is another node's now.
+// TestChassisOfANode: the chassis of a node that is gone is the one named in its rows,
+// whatever its hostname, or the one whose hostname is the node's name, but never one that
+// another node has now.
 func TestChassisOfANode(t *testing.T) {
 	for name, test := range map[string]struct {
 		hosts map[string]string // of chassis

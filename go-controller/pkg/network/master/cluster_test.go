@@ -31,7 +31,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// settle is how long another value of an annotation of a node's own has to be there.
+// settle is how long a changed value of a node's own annotation has to persist.
 const settle = 50 * time.Millisecond
 
 func pfx(s string) netip.Prefix { return netip.MustParsePrefix(s) }
@@ -55,14 +55,13 @@ type cluster struct {
 	global atomic.Int32
 	stop   func()
 	faults *fakeapi.Faults // of the API, or nil
-	// chassis removes a chassis; nil where nobody looks.
+	// chassis deletes a chassis; it may be nil.
 	chassis func(ctx context.Context, gone func(name, hostname string) bool) error
 }
 
 func newCluster(t *testing.T) *cluster {
 	c := &cluster{t: t, cs: fake.NewClientset(), nb: nbfake.New(), events: record.NewFakeRecorder(1000)}
-	// Like a real server, refuse a patch that was meant for an earlier object of
-	// the same name.
+	// Like a real server, reject a patch for an earlier object of the same name.
 	c.cs.PrependReactor("patch", "nodes", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		var patch struct{ Metadata struct{ UID types.UID } }
 		if err := json.Unmarshal(a.(clienttesting.PatchAction).GetPatch(), &patch); err != nil {
@@ -83,7 +82,7 @@ func newCluster(t *testing.T) *cluster {
 	return c
 }
 
-// start runs a controller; stop ends it and waits until it has returned.
+// start runs a controller; stop stops it and waits until it has returned.
 func (c *cluster) start(cfg network.Config) *Controller {
 	c.t.Helper()
 	factory := kube.NewInformers(c.cs)
@@ -103,7 +102,7 @@ func (c *cluster) start(cfg network.Config) *Controller {
 	go func() { _ = view.Run(ctx) }()
 	go func() {
 		defer close(done)
-		_ = ctl.Run(ctx) // an error says that it was stopped before it had begun
+		_ = ctl.Run(ctx) // an error means that it was stopped before it had started
 	}()
 	c.stop = func() {
 		c.stop = nil
@@ -114,7 +113,7 @@ func (c *cluster) start(cfg network.Config) *Controller {
 	return ctl
 }
 
-// view is what the master's readers of nodes have.
+// view returns the view of nodes that the master's controllers use.
 func (c *cluster) view(factory informers.SharedInformerFactory, cfg network.Config) *nodeinfo.View {
 	c.t.Helper()
 	limits := nodeinfo.Cluster{Join: cfg.JoinSubnets, NodeBits: map[topology.Family]int{}}
@@ -138,8 +137,7 @@ func (c *cluster) view(factory informers.SharedInformerFactory, cfg network.Conf
 	return v
 }
 
-// addNode creates a node that has told everything about itself; change may
-// take some of it back.
+// addNode creates a node with all of its own annotations; change may remove some.
 func (c *cluster) addNode(name string, host int, change ...func(*corev1.Node)) {
 	c.t.Helper()
 	c.uid++
@@ -186,7 +184,7 @@ func (c *cluster) nodes() []corev1.Node {
 	return list.Items
 }
 
-// status shows what a node was assigned and its condition.
+// status returns what a node was assigned, and its condition.
 func (c *cluster) status(name string) string {
 	c.t.Helper()
 	for _, n := range c.nodes() {
@@ -217,8 +215,8 @@ func (c *cluster) waitStatus(name, want string) {
 	c.wait(name+" to be "+want, func() bool { return c.status(name) == want })
 }
 
-// fresh is what a controller that starts now with an empty database would
-// write: a pure function of the nodes.
+// fresh returns what a controller that starts now with an empty database would write: a
+// pure function of the nodes.
 func (c *cluster) fresh(cfg network.Config) string {
 	c.t.Helper()
 	w := nbfake.New()
@@ -244,8 +242,8 @@ func (c *cluster) fresh(cfg network.Config) string {
 	return w.Dump()
 }
 
-// waitFresh waits until every node is assigned everything and the database is
-// as a fresh start would make it.
+// waitFresh waits until every node is assigned everything and the database is as after a
+// fresh start.
 func (c *cluster) waitFresh(cfg network.Config) {
 	c.t.Helper()
 	c.wait("the rows of a fresh start", func() bool {

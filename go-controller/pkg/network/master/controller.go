@@ -24,31 +24,34 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// clusterKey is the key of what exists once.
+// clusterKey is the key of the rows that exist once.
 const clusterKey = ""
 
-// needed are the annotations by a node about itself without which it has no network, as
-// network.Missing says. That others do not count is no reason to keep pods away.
+// needed are the annotations that a node sets and without which it has no network, see
+// network.Missing. If others are refused, that is no reason to keep pods off the node.
 var needed = []string{kube.AnnotationChassisID, kube.AnnotationManagementMAC, kube.AnnotationL3Gateway}
 
-// workers is the number of keys reconciled at once.
+// workers is the number of keys reconciled concurrently.
 const workers = 4
 
-// Deps is what the controller needs. All fields but the functions are required.
+// Deps are the dependencies of the controller. All fields except the functions are
+// required.
 type Deps struct {
 	Client kubernetes.Interface
-	// Nodes have the annotations that are in force, Written those that the API has.
+	// Nodes have the accepted annotations, Written those in the API.
 	Nodes, Written coreinformers.NodeInformer
-	// Decide is told what the annotations of a node are to be, before they are written.
+	// Decide is called with the new annotations of a node before they are written.
 	Decide   func(node types.UID, annotations map[string]*string)
 	Writer   nb.Database
 	Recorder record.EventRecorder
 	Config   network.Config
 	// SetGlobal sets the name and options of NB_Global.
 	SetGlobal func(ctx context.Context, name string, options map[string]string) error
-	// DeleteChassis removes the chassis that gone chooses from the southbound database.
+	// DeleteChassis deletes the chassis for which gone returns true from the southbound
+	// database.
 	DeleteChassis func(ctx context.Context, gone func(name, hostname string) bool) error
-	// Refusal returns why one of some annotations of a node does not count, or nil if all do.
+	// Refusal returns why one of the given annotations of a node is refused, or nil if all
+	// are accepted.
 	Refusal func(node string, annotations ...string) error
 }
 
@@ -58,26 +61,26 @@ type Controller struct {
 	queue          *queue.Controller
 	nodes, written corelisters.NodeLister
 
-	// assumed holds what was assigned and is not in the lister yet, by node.
-	// Only the cluster key touches it.
+	// assumed holds assignments that the lister does not show yet, by node. Only the
+	// cluster key uses it.
 	assumed map[string]assumption
-	// reported is what users were told of nodes that lack something; the lister
-	// may not show it yet. Only the cluster key touches it.
+	// reported is what was reported about nodes that lack something; the lister may not
+	// show it yet. Only the cluster key uses it.
 	reported map[types.UID][3]string
 	// unseen are the nodes whose annotations were written.
 	unseen kube.Unseen
 
 	mu       sync.Mutex
-	assigned map[string]network.Assignment // the latest; nil until first made
+	assigned map[string]network.Assignment // the latest; nil before the first
 }
 
-// assumption is an assignment on its way into the annotations of a node.
+// assumption is an assignment being written to the annotations of a node.
 type assumption struct {
 	uid           types.UID
 	subnets, join []netip.Prefix
 }
 
-// New returns the controller. The informers are started by the caller.
+// New returns the controller. The caller starts the informers.
 func New(d Deps) (*Controller, error) {
 	if d.Refusal == nil {
 		d.Refusal = func(string, ...string) error { return nil }
@@ -95,16 +98,16 @@ func New(d Deps) (*Controller, error) {
 	return c, nil
 }
 
-// Run works until ctx is done.
+// Run runs the controller until ctx is done.
 func (c *Controller) Run(ctx context.Context) error { return c.queue.Run(ctx, workers) }
 
 // Look enqueues a node whose Refusal may have changed.
 func (c *Controller) Look(node string) { c.queue.Enqueue(node) }
 
-// Attempted is closed when everything found at start-up has been reconciled once.
+// Attempted is closed when everything found at startup has been reconciled once.
 func (c *Controller) Attempted() <-chan struct{} { return c.queue.Attempted() }
 
-// seeds are the cluster, all nodes, and all owners of rows.
+// seeds returns the keys of the cluster, of all nodes, and of all owners of rows.
 func (c *Controller) seeds() []string {
 	keys := []string{clusterKey}
 	nodes, _ := c.nodes.List(labels.Everything()) // reads memory and does not fail
@@ -114,7 +117,7 @@ func (c *Controller) seeds() []string {
 	return append(keys, nb.Objects(c.Writer, network.Feature)...)
 }
 
-// nodeKeys are the keys that an event of a node concerns.
+// nodeKeys returns the keys that an event of a node affects.
 func nodeKeys(old, new any) []string {
 	before, after := asNode(old), asNode(new)
 	switch {
@@ -132,7 +135,7 @@ func nodeKeys(old, new any) []string {
 	return nil
 }
 
-// writtenKeys asks for a look where an annotation is no more what was written.
+// writtenKeys returns the cluster key if an annotation is no longer what was written.
 func (c *Controller) writtenKeys(old, new any) []string {
 	before, after := asNode(old), asNode(new)
 	if c.unseen.Follows(old, new) {
@@ -165,8 +168,8 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 	return c.reconcileNode(ctx, key)
 }
 
-// remove removes what a node that is gone has. Its rows go last: as long as they
-// are there, a restart knows of the node.
+// remove deletes the chassis and rows of a node that is gone. The rows are deleted last: as
+// long as they exist, a restart knows of the node.
 func (c *Controller) remove(ctx context.Context, name string) error {
 	if c.DeleteChassis != nil {
 		if err := c.DeleteChassis(ctx, c.chassisOf(name)); err != nil {
@@ -176,15 +179,15 @@ func (c *Controller) remove(ctx context.Context, name string) error {
 	return c.apply(ctx, name, nil)
 }
 
-// chassisOf chooses the chassis of a node that is gone: the one that its rows name, or
-// one with the node's name as that of its host, as long as no other node has it. The
-// name of the host alone does not do: it may be longer than the node's, or another.
+// chassisOf matches the chassis of a node that is gone: the one named in its rows, or one
+// whose hostname is the node's name, unless another node has that chassis. The hostname
+// alone is not enough: it may be longer than the node's name, or different.
 func (c *Controller) chassisOf(name string) func(chassis, hostname string) bool {
 	own := network.Recall(name, c.Writer.Rows(network.Owner(name))).Chassis
 	others := map[string]bool{}
 	nodes, _ := c.nodes.List(labels.Everything()) // reads memory and does not fail
 	for _, n := range nodes {
-		node, _ := kube.Node(n) // what is not valid is not in force
+		node, _ := kube.Node(n) // invalid annotations are ignored
 		others[node.Chassis] = true
 	}
 	return func(chassis, hostname string) bool {
@@ -192,8 +195,8 @@ func (c *Controller) chassisOf(name string) func(chassis, hostname string) bool 
 	}
 }
 
-// reconcileNode applies the rows of one node and tells the cluster when its
-// network is complete.
+// reconcileNode applies the rows of one node and sets its condition when its network is
+// complete.
 func (c *Controller) reconcileNode(ctx context.Context, name string) error {
 	n, err := c.nodes.Get(name)
 	if apierrors.IsNotFound(err) {
@@ -202,7 +205,7 @@ func (c *Controller) reconcileNode(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	node, _ := kube.Node(n) // what is not valid is not in force
+	node, _ := kube.Node(n) // invalid annotations are ignored
 	if !c.settled(node) {
 		klog.V(4).InfoS("Node waits for its assignment", "node", name)
 		return nil
@@ -215,13 +218,13 @@ func (c *Controller) reconcileNode(ctx context.Context, name string) error {
 	}
 	err = c.reportNetwork(ctx, n, network.Missing(node), c.Refusal(name, needed...))
 	if apierrors.IsNotFound(err) {
-		return nil // its deletion is on the way here
+		return nil // its deletion event is about to arrive
 	}
 	return err
 }
 
-// reportNetwork writes the condition of a node whose rows are written: whether its network is
-// complete, which annotation of the node was refused, or what the node fails to do.
+// reportNetwork writes the condition of a node after its rows: whether its network is
+// complete, which annotation was refused, or what the node fails to do.
 func (c *Controller) reportNetwork(ctx context.Context, n *corev1.Node, missing string, refused error) error {
 	condition := corev1.NodeCondition{Type: corev1.NodeNetworkUnavailable}
 	failure := kube.NetworkFailure(n)
@@ -240,9 +243,9 @@ func (c *Controller) reportNetwork(ctx context.Context, n *corev1.Node, missing 
 	return kube.SetNodeCondition(ctx, c.Client, n, condition)
 }
 
-// settled reports whether the annotations of a node show what it is assigned.
-// Rows planned from anything else could take addresses that belong to another
-// node; the change of the annotations brings the key back.
+// settled reports whether the annotations of a node show what it is assigned. Rows planned
+// from anything else could use addresses that belong to another node; the change of the
+// annotations enqueues the key again.
 func (c *Controller) settled(n topology.Node) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -250,14 +253,14 @@ func (c *Controller) settled(n topology.Node) bool {
 	return ok && slices.Equal(a.Subnets, n.Subnets) && slices.Equal(a.Join, n.Join)
 }
 
-// lacking reports whether there is something the node could not be assigned.
+// lacking reports whether something could not be assigned to the node.
 func (c *Controller) lacking(node string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.assigned[node].Reason != ""
 }
 
-// setAssigned remembers the assignments and returns the nodes whose changed.
+// setAssigned stores the assignments and returns the nodes whose assignment changed.
 func (c *Controller) setAssigned(assigned map[string]network.Assignment) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

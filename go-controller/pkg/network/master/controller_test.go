@@ -60,8 +60,8 @@ func TestRestartWritesNothing(t *testing.T) {
 
 	before, actions := c.nb.Writes(), len(c.cs.Actions())
 	c.start(cfg)
-	// Keys are worked in order: when a node that came later is done, and the
-	// controller has returned, so is all that start-up asked for.
+	// Keys are processed in order: when a node that was added later is done, and the
+	// controller has returned, so are all keys of the startup.
 	c.addNode("zz", 9)
 	c.wait("the last node", func() bool { return strings.Contains(c.status("zz"), "NetworkReady") })
 	c.stop()
@@ -214,14 +214,13 @@ func TestDeletionLeavesNothing(t *testing.T) {
 	c.addNode("b", 3)
 	c.waitFresh(cfg)
 	c.deleteNode("a")
-	c.stop() // b goes while nobody looks
+	c.stop() // b is deleted while no controller runs
 	c.deleteNode("b")
 	c.start(cfg)
 	c.wait("the empty cluster", func() bool { return c.nb.Dump() == empty })
 }
 
-// The end of a path depends on where it ends only, not on the way, nor on
-// restarts on the way.
+// The result depends only on the last state, not on earlier states or restarts.
 func TestPathIndependence(t *testing.T) {
 	type state map[string]func(*corev1.Node) // node and what it lacks
 	whole := func(*corev1.Node) {}

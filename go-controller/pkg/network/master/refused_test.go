@@ -24,9 +24,9 @@ func (c *cluster) message(name string) string {
 	return ""
 }
 
-// TestNodesThatAreCopies: of two nodes with the same system-id, the one that came later is told
-// that its network is not available, whether it had another one before or none, and that it is
-// again when its Open vSwitch has another one. The other one keeps what it has.
+// TestNodesThatAreCopies: of two nodes with the same system-id, the later one is reported as
+// without network, whether it had another ID before or none, and as available again once its
+// Open vSwitch has another ID. The other node keeps what it has.
 func TestNodesThatAreCopies(t *testing.T) {
 	for _, ran := range []bool{true, false} {
 		c, cfg := newCluster(t), config("10.244.0.0/16")
@@ -46,7 +46,7 @@ func TestNodesThatAreCopies(t *testing.T) {
 		if m := c.message("b"); !strings.Contains(m, kube.AnnotationChassisID) || !strings.Contains(m, "chassis-a belongs to node a") {
 			t.Errorf("told %q", m)
 		}
-		c.stop() // another master finds it so and leaves it
+		c.stop() // another master finds this state and leaves it unchanged
 		patches := c.patches("b")
 		c.start(cfg)
 		c.addNode("z", 9)
@@ -66,7 +66,8 @@ func TestNodesThatAreCopies(t *testing.T) {
 	}
 }
 
-// TestRefusedHostAddresses: a node has its network though its list of host addresses is refused.
+// TestRefusedHostAddresses: a node has its network even though its list of host addresses is
+// refused.
 func TestRefusedHostAddresses(t *testing.T) {
 	c, cfg := newCluster(t), config("10.244.0.0/16")
 	c.start(cfg)
@@ -75,7 +76,7 @@ func TestRefusedHostAddresses(t *testing.T) {
 		t.Errorf("Event %q", e)
 	}
 	c.wait("its network", func() bool { return strings.Contains(c.status("a"), "False "+network.ReasonReady) })
-	c.stop() // at the start of a master what is refused lasts at once
+	c.stop() // when a master starts, what is refused counts as lasting at once
 	patches := c.patches("a")
 	c.start(cfg)
 	c.addNode("z", 9)

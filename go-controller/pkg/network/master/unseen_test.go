@@ -8,8 +8,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 )
 
-// TestUndoneUnseen: what the master assigns is undone while nothing is watched, and the
-// node that is listed then looks as the last one seen.
+// TestUndoneUnseen: the master's assignment is undone while no watch is open, so that the
+// next list shows the node as it was last seen.
 func TestUndoneUnseen(t *testing.T) {
 	c := newCluster(t)
 	c.faults = fakeapi.NewFaults(rand.New(rand.NewPCG(1, 1)))
