@@ -41,7 +41,7 @@ func TestHostLink(t *testing.T) {
 	}
 }
 
-// TestConfFile reads the configuration as runtimes do.
+// TestConfFile parses the configuration as runtimes do.
 func TestConfFile(t *testing.T) {
 	for _, c := range []struct {
 		name, plugin, socket string

@@ -9,20 +9,19 @@ import (
 // most other plugins.
 const ConfFileName = "10-ovn-kubernetes.conflist"
 
-// FormerConfFileName is the name of the file that told of this plugin alone. Of
-// two files runtimes take the first, which would be this one.
+// FormerConfFileName is the name of the former file, which configured this plugin only. If
+// both files exist, runtimes use the first, which is the former one.
 const FormerConfFileName = "10-ovn-kubernetes.conf"
 
 // NetworkName is the name of the cluster's network in configurations.
 const NetworkName = "ovn-kubernetes"
 
-// PortMap is the standard plugin that maps ports of the node to those of a pod.
+// PortMap is the standard plugin that maps host ports to ports of a pod.
 const PortMap = "portmap"
 
-// ConfFile returns the network configuration for the container runtime. plugin
-// is the name of the executable. socket is named only where it is not the default.
-// With hostPorts the runtime has PortMap map the ports of the host that pods ask
-// for, once a pod is attached.
+// ConfFile returns the network configuration for the container runtime. plugin is the name
+// of the executable. socket is included only if it is not the default. With hostPorts the
+// runtime calls PortMap after attaching a pod to map the host ports that the pod requests.
 func ConfFile(plugin, socket string, hostPorts bool) []byte {
 	type step struct {
 		Type         string          `json:"type"`

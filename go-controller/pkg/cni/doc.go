@@ -1,8 +1,8 @@
-// Package cni is what the two halves of pod attachment share: the executable the
-// container runtime calls (cni/shim) and the server in the node process
-// (cni/node). It holds the request that goes over the unix socket, the names and
-// external_ids of a pod's port, the network configuration file and the result.
+// Package cni is shared by the two parts of pod attachment: the executable that the
+// container runtime calls (cni/shim) and the server in the node process (cni/node). It
+// defines the request that is sent over the unix socket, the names and external_ids of a
+// pod's port, the network configuration file and the result.
 //
-// The package is pure. The names follow from sandbox and interface alone, so
-// that DEL finds what ADD made, whoever died in between.
+// The package performs no I/O. The names are derived only from sandbox and interface, so
+// that DEL finds what ADD created, whichever process was restarted in between.
 package cni

@@ -9,7 +9,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// FuzzRequest decodes what the shim hands on from a runtime, and all that is made of
+// FuzzRequest decodes what the shim passes on from a runtime, and everything derived from
 // it.
 func FuzzRequest(f *testing.F) {
 	f.Add([]byte(`{"command":"ADD","containerID":"4f1b","netns":"/run/netns/cni-1","ifName":"eth0","args":"IgnoreUnknown=1;K8S_POD_NAMESPACE=a;K8S_POD_NAME=b;K8S_POD_UID=c","config":"e30="}`),

@@ -17,13 +17,13 @@ const (
 	IDSandbox = "sandbox"
 	IDNetns   = "netns"
 	IDIfName  = "ifname"
-	// IDStatic is there for a static pod: that the API does not have it, does not say
-	// that it is gone.
+	// IDStatic is set for a static pod: its absence from the API does not mean that it is
+	// gone.
 	IDStatic = "static"
 )
 
-// HostLink is the name of the host's end of a sandbox's veth pair, at most 15
-// characters and the same each time.
+// HostLink returns the name of the host's end of a sandbox's veth pair. It is deterministic
+// and at most 15 characters long.
 func HostLink(sandbox, ifName string) string {
 	sum := sha256.Sum256([]byte(sandbox + "/" + ifName))
 	return "ovn" + hex.EncodeToString(sum[:6])

@@ -10,10 +10,10 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// SpecVersion is the version of the specification that configuration files name.
+// SpecVersion is the version of the CNI specification in configuration files.
 const SpecVersion = "1.0.0"
 
-// Result describes the attachment of a pod: the two ends of its veth pair, its
+// Result returns the description of a pod's attachment: the two ends of its veth pair, its
 // addresses with their gateways, and the default routes.
 func Result(r Request, network topology.PodNetwork, hostMAC string, mtu int) *current.Result {
 	out := &current.Result{

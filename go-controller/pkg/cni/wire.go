@@ -8,7 +8,7 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 )
 
-// DefaultSocket is where the node process serves the shim.
+// DefaultSocket is the socket on which the node process serves the shim.
 const DefaultSocket = "/var/run/ovn-kubernetes/cni/ovn-cni-server.sock"
 
 // Commands of the CNI specification that reach the server. VERSION is answered
@@ -21,7 +21,7 @@ const (
 	CommandStatus = "STATUS"
 )
 
-// Error codes of ours; those below 100 are the specification's.
+// Error codes. Those below 100 are defined by the specification.
 const (
 	// CodeInvalid says that parameters are missing or wrong.
 	CodeInvalid uint = 4
@@ -31,9 +31,9 @@ const (
 	CodeTryAgain uint = 11
 	// CodeNotReady says that the node's network is not ready.
 	CodeNotReady uint = 50
-	// CodeFailed is any other failure to do what was asked.
+	// CodeFailed is any other failure.
 	CodeFailed uint = 100
-	// CodeCheck says that CHECK found something amiss.
+	// CodeCheck says that CHECK found a problem.
 	CodeCheck uint = 101
 )
 
@@ -47,17 +47,17 @@ type Request struct {
 	Config      json.RawMessage `json:"config"`
 }
 
-// Pod is whom a request is for.
+// Pod is the pod that a request is for.
 type Pod struct {
 	Namespace, Name string
-	// UID is what the runtime says; empty where it says nothing.
+	// UID is the UID given by the runtime; empty if it gives none.
 	UID string
 }
 
 // String returns "namespace/name".
 func (p Pod) String() string { return p.Namespace + "/" + p.Name }
 
-// ParsePod reads CNI_ARGS, e.g.
+// ParsePod parses CNI_ARGS, e.g.
 // "IgnoreUnknown=1;K8S_POD_NAMESPACE=a;K8S_POD_NAME=b;K8S_POD_UID=c".
 func ParsePod(args string) (Pod, error) {
 	var p Pod
@@ -79,14 +79,14 @@ func ParsePod(args string) (Pod, error) {
 	return p, nil
 }
 
-// Conf is what the plugin reads of its network configuration.
+// Conf is the part of the network configuration that the plugin uses.
 type Conf struct {
 	types.PluginConf
 	// Socket replaces DefaultSocket.
 	Socket string `json:"socket,omitempty"`
 }
 
-// ParseConf reads a network configuration.
+// ParseConf parses a network configuration.
 func ParseConf(data []byte) (Conf, error) {
 	var c Conf
 	if err := json.Unmarshal(data, &c); err != nil {

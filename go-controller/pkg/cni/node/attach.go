@@ -20,10 +20,10 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
 )
 
-// undoTimeout bounds taking back what a failed ADD made.
+// undoTimeout bounds the cleanup after a failed ADD.
 const undoTimeout = 10 * time.Second
 
-// add attaches a pod. What it made is taken back where it fails.
+// add attaches a pod. If it fails, it removes what it created.
 func (s *Server) add(ctx context.Context, r cni.Request) (*current.Result, error) {
 	who, err := cni.ParsePod(r.Args)
 	if err != nil {
@@ -51,7 +51,7 @@ func (s *Server) add(ctx context.Context, r cni.Request) (*current.Result, error
 	if err == nil {
 		return result, nil
 	}
-	// Whichever step it was in, what ended it is why it failed.
+	// Whichever step failed, report why the context ended.
 	if cause := context.Cause(ctx); errors.Is(cause, errPodGone) || errors.Is(cause, errSuperseded) {
 		err = fmt.Errorf("attach pod %s: %w", who, cause)
 	}
@@ -63,9 +63,9 @@ func (s *Server) add(ctx context.Context, r cni.Request) (*current.Result, error
 	return nil, err
 }
 
-// awaitReady waits for the node's rules: the runtime finds the configuration file of
-// an earlier run, and a pod that starts before the rules are there begins with the
-// wrong address outside.
+// awaitReady waits for the node's rules: the runtime may find the configuration file of an
+// earlier run, and a pod that starts before the rules exist would leave the cluster with
+// the wrong source address.
 func (s *Server) awaitReady(ctx context.Context, who cni.Pod) error {
 	if !waits.Until(ctx, s.ready, s.wait(who, "the node's rules for egress traffic")) {
 		return types.NewError(cni.CodeTryAgain, "network of the node is not ready: its rules for egress traffic are not in force yet",
@@ -74,13 +74,13 @@ func (s *Server) awaitReady(ctx context.Context, who cni.Pod) error {
 	return nil
 }
 
-// wait returns what an ADD waits for. Its error tells the kubelet, which makes it an Event
-// of the pod.
+// wait describes what an ADD waits for. The error goes to the kubelet, which writes it to
+// an Event of the pod.
 func (s *Server) wait(who cni.Pod, what string) waits.Wait {
 	return waits.Wait{Part: part, Object: who.String(), For: what, Limit: s.Deadline}
 }
 
-// attach makes the veth pair and the port, and waits for the port's flows.
+// attach creates the veth pair and the port, and waits for the port's flows.
 func (s *Server) attach(ctx context.Context, r cni.Request, pod *corev1.Pod, network topology.PodNetwork) (*current.Result, error) {
 	system, err := s.ovs.System(ctx)
 	if err != nil {
@@ -123,8 +123,8 @@ func (s *Server) attach(ctx context.Context, r cni.Request, pod *corev1.Pod, net
 	return cni.Result(r, network, mac, s.MTU), nil
 }
 
-// addPort puts the host's end on br-int. Ports of earlier sandboxes of the same
-// pod go first: ovn-controller would not know which one is meant.
+// addPort adds the host's end to br-int. It first removes ports of earlier sandboxes of the
+// same pod, as ovn-controller could not tell which one to use.
 func (s *Server) addPort(ctx context.Context, r cni.Request, name string, pod *corev1.Pod, network topology.PodNetwork) error {
 	ports, err := s.ovs.Ports(ctx, topology.IntegrationBridge)
 	if err != nil {
@@ -152,7 +152,7 @@ func (s *Server) addPort(ctx context.Context, r cni.Request, name string, pod *c
 	return s.ovs.EnsurePort(ctx, port)
 }
 
-// del detaches a sandbox; nothing to detach is no error.
+// del detaches a sandbox. It is not an error if nothing is attached.
 func (s *Server) del(ctx context.Context, r cni.Request) error {
 	err := s.remove(ctx, cni.HostLink(r.ContainerID, r.IfName))
 	s.keepNeighbors(ctx)

@@ -16,7 +16,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// check verifies that an attachment is as ADD left it: the pod's end with its
+// check verifies that an attachment is still as ADD created it: the pod's end with its
 // addresses and routes, and the port with its flows.
 func (s *Server) check(ctx context.Context, r cni.Request) error {
 	who, err := cni.ParsePod(r.Args)
@@ -52,7 +52,7 @@ func (s *Server) check(ctx context.Context, r cni.Request) error {
 	return nil
 }
 
-// previous reads the result of ADD, which the runtime hands back.
+// previous returns the result of ADD, which the runtime passes in the request.
 func previous(r cni.Request) (sandbox.Interface, error) {
 	want := sandbox.Interface{Netns: r.Netns, Name: r.IfName}
 	conf, err := cni.ParseConf(r.Config)

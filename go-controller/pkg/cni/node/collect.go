@@ -18,8 +18,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// keepCollecting removes the ports of dead sandboxes at the start and now and
-// then, until ctx ends. What the kernel knows of neighbours is put right with it.
+// keepCollecting removes the ports of dead sandboxes at startup and periodically, until ctx
+// ends. It also repairs the kernel's neighbor entries.
 func (s *Server) keepCollecting(ctx context.Context) {
 	if !queue.Informed(ctx, "cni", s.pods.informer.HasSynced) {
 		return
@@ -38,8 +38,8 @@ func (s *Server) keepCollecting(ctx context.Context) {
 	}
 }
 
-// collect removes our ports whose sandbox or pod is gone. The veth pair goes with
-// the sandbox's network namespace, so a port without link has no sandbox.
+// collect removes our ports whose sandbox or pod is gone. The veth pair is deleted with the
+// sandbox's network namespace, so a port without link has no sandbox.
 func (s *Server) collect(ctx context.Context) error {
 	ours, err := s.ours(ctx)
 	if err != nil {
@@ -52,7 +52,7 @@ func (s *Server) collect(ctx context.Context) error {
 		}
 		dead, err := s.dead(ctx, p)
 		if err == nil && !dead {
-			err = s.recordPort(p) // it may be older than its record
+			err = s.recordPort(p) // the record may not exist yet
 		}
 		if dead {
 			klog.V(2).InfoS("Removing the port of a dead sandbox", "port", p.Name,
@@ -65,7 +65,8 @@ func (s *Server) collect(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// ours lists the ports that ADD made, with those that are only recorded at the moment.
+// ours lists the ports that ADD created, including those that currently exist only as
+// records.
 func (s *Server) ours(ctx context.Context) ([]ovs.Port, error) {
 	ports, err := s.ovs.Ports(ctx, topology.IntegrationBridge)
 	if err != nil && !errors.Is(err, ovs.ErrNotFound) {
@@ -87,9 +88,9 @@ func (s *Server) dead(ctx context.Context, p ovs.Port) (bool, error) {
 		return err == nil, err
 	}
 	if p.ExternalIDs[cni.IDStatic] != "" {
-		return false, nil // its mirror may be absent; the kubelet ends its sandbox when it ends the pod
+		return false, nil // its mirror pod may be absent; the kubelet deletes the sandbox with the pod
 	}
-	// Neither a namespace nor a pod has "_" in its name.
+	// Names of namespaces and pods contain no "_".
 	namespace, name, ok := strings.Cut(p.ExternalIDs[ovs.IfaceID], "_")
 	if !ok {
 		return false, nil
@@ -97,7 +98,7 @@ func (s *Server) dead(ctx context.Context, p ovs.Port) (bool, error) {
 	return s.pods.gone(ctx, cni.Pod{Namespace: namespace, Name: name, UID: p.ExternalIDs[ovs.IfaceIDVersion]})
 }
 
-// gc is the specification's GC: everything goes but the attachments listed.
+// gc is the specification's GC: it removes everything except the listed attachments.
 func (s *Server) gc(ctx context.Context, r cni.Request) error {
 	conf, err := cni.ParseConf(r.Config)
 	if err != nil {
@@ -124,8 +125,8 @@ func (s *Server) gc(ctx context.Context, r cni.Request) error {
 	return errors.Join(errs...)
 }
 
-// Cleanup takes back what the server has put on a host: the configuration file
-// and the ports and links of pods. It can be repeated.
+// Cleanup removes what the server has created on a host: the configuration file and the
+// ports and links of pods. It can be repeated.
 func Cleanup(ctx context.Context, confDir string, db ovs.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, otherDeadline)
 	defer cancel()

@@ -15,15 +15,15 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 )
 
-// TestRunCollects: a server removes the ports of sandboxes that died while it did
-// not run. The link of such a port is gone, which is so for the server's goroutines
-// outside the test's namespace, too.
+// TestRunCollects: a server removes the ports of sandboxes that died while it was not
+// running. The link of such a port is gone, also for the server's goroutines outside the
+// test's namespace.
 func TestRunCollects(t *testing.T) {
 	l := newLab(t)
 	l.server.Socket = filepath.Join(t.TempDir(), "cni.sock")
 	l.vs.Run("ovs-vsctl", "add-port", "br-int", "dead", "--", "set", "interface", "dead", "external_ids:"+cni.IDSandbox+"=sb1",
 		"--", "add-port", "br-int", "foreign")
-	eventually.True(t, "the ports to be seen", func() bool { // the server looks once a minute
+	eventually.True(t, "the ports to be seen", func() bool { // the server checks once a minute
 		ports, err := l.db.Ports(t.Context(), "br-int")
 		return err == nil && slices.ContainsFunc(ports, func(p ovs.Port) bool { return p.ExternalIDs[cni.IDSandbox] == "sb1" })
 	})
@@ -37,8 +37,8 @@ func TestRunCollects(t *testing.T) {
 	}
 }
 
-// TestDatapath: what a userspace datapath reads of a pod's link is complete and kept
-// from the kernel; on the kernel's own datapath a link stays as it is.
+// TestDatapath: packets that a userspace datapath reads from a pod's link are complete and
+// hidden from the kernel; with the kernel datapath the link is not changed.
 func TestDatapath(t *testing.T) {
 	for datapath, raw := range map[string]bool{"netdev": true, "system": false, "": false} {
 		t.Run("type "+datapath, func(t *testing.T) {

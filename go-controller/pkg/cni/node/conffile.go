@@ -12,9 +12,9 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/statefile"
 )
 
-// confFile is the network configuration of this node. Host ports need an
-// executable that comes with the node: to name it where it is not would keep
-// pods from starting.
+// confFile returns the network configuration of this node. Host ports need an executable
+// that must be installed on the node: naming it if it is missing would prevent pods from
+// starting.
 func (s *Server) confFile() ([]byte, error) {
 	_, err := os.Stat(filepath.Join(s.BinDir, cni.PortMap))
 	switch {
@@ -26,11 +26,11 @@ func (s *Server) confFile() ([]byte, error) {
 	return cni.ConfFile(s.Plugin, s.Socket, err == nil), nil
 }
 
-// writeConf writes the network configuration, all of it at once: the runtime
-// watches the directory. A file with the same content is left alone.
+// writeConf writes the network configuration atomically, as the runtime watches the
+// directory. A file with the same content is left unchanged.
 func writeConf(dir string, content []byte) error {
 	path := filepath.Join(dir, cni.ConfFileName)
-	// The runtime looks at names that end in .conf, .conflist or .json only.
+	// The runtime reads only names that end in .conf, .conflist or .json.
 	changed, err := statefile.Write(path, content, 0o644)
 	if err != nil {
 		return fmt.Errorf("write the CNI configuration: %w", err)

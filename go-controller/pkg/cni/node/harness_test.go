@@ -83,7 +83,7 @@ func newLabNotReady(t *testing.T) *lab {
 	return l
 }
 
-// controller does what ovn-controller does for a port whose flows are in.
+// controller does what ovn-controller does for a port whose flows are installed.
 func (l *lab) controller(ctx context.Context) {
 	changed := make(chan struct{}, 1)
 	l.db.OnInterface(func(string) {
@@ -154,7 +154,7 @@ func (f *fakePorts) Err() error {
 	return f.err
 }
 
-// set gives a port addresses; "" takes it away.
+// set sets the addresses of a port; "" removes it.
 func (f *fakePorts) set(t *testing.T, name, uid, addresses string) {
 	t.Helper()
 	p, ok := topology.ParsePodAddresses(addresses)
@@ -173,7 +173,7 @@ func (f *fakePorts) set(t *testing.T, name, uid, addresses string) {
 // given are the addresses in podNetwork.
 const given = "0a:58:0a:f4:01:05 10.244.1.5 fd00:10:244:2::5"
 
-// pod makes a pod in the API that has been given its addresses; network is its
+// pod creates a pod in the API that has been assigned its addresses; network is its
 // annotation, "" for none yet.
 func (l *lab) pod(name, uid, network string) {
 	l.t.Helper()
@@ -198,8 +198,8 @@ func (l *lab) deletePod(name string) {
 	})
 }
 
-// sandbox makes a network namespace as the runtime does. Its path is that of a
-// file descriptor, which goroutines outside the test's mount namespace see too.
+// sandbox creates a network namespace as the runtime does. Its path is that of a file
+// descriptor, which is visible to goroutines outside the test's mount namespace too.
 func (l *lab) sandbox(name string) {
 	l.t.Helper()
 	l.ns.Run("ip", "netns", "add", name)
@@ -211,7 +211,7 @@ func (l *lab) sandbox(name string) {
 	l.t.Cleanup(func() { l.crash(name) })
 }
 
-// crash ends a sandbox: nobody holds its network namespace any more.
+// crash ends a sandbox: nothing holds its network namespace any more.
 func (l *lab) crash(name string) {
 	if fd, ok := l.netns[name]; ok {
 		_ = unix.Close(fd)
@@ -232,7 +232,7 @@ func (l *lab) request(command, sandbox, pod, uid string) cni.Request {
 	}
 }
 
-// pluginConf is what the runtime makes of the configuration file for the plugin.
+// pluginConf returns what the runtime passes to the plugin from the configuration file.
 func pluginConf(socket string) []byte {
 	return fmt.Appendf(nil, `{"cniVersion": %q, "name": %q, "type": "ovn-k8s-cni-overlay", "socket": %q}`, cni.SpecVersion, cni.NetworkName, socket)
 }
@@ -251,7 +251,7 @@ func (l *lab) mustHandle(r cni.Request) *current.Result {
 	return result
 }
 
-// withPrevious puts the result of ADD into the configuration, as runtimes do.
+// withPrevious adds the result of ADD to the configuration, as runtimes do.
 func withPrevious(t *testing.T, r cni.Request, result *current.Result) cni.Request {
 	t.Helper()
 	conf := map[string]any{}
@@ -267,5 +267,5 @@ func withPrevious(t *testing.T, r cni.Request, result *current.Result) cni.Reque
 	return r
 }
 
-// ports lists what is on br-int.
+// ports lists the ports of br-int.
 func (l *lab) ports() string { return l.vs.Run("ovs-vsctl", "list-ports", "br-int") }

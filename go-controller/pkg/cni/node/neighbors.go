@@ -12,11 +12,12 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// keepNeighbors has the kernel know the MAC addresses of the pods of this node and of
-// the router before the others. Otherwise it asks for them by the management port again
-// and again, and for IPv6 ovn-controller has to answer: where that does not run, replies
-// that the kernel forwards to pods would end after half a minute. Without an entry the
-// kernel asks, so that a failure is logged only.
+// keepNeighbors writes the MAC addresses of this node's pods and of the router to the other
+// nodes' pods into the kernel's neighbor table. Otherwise the kernel resolves them
+// repeatedly through the management port, and for IPv6 ovn-controller has to answer: if
+// that is not running, replies that the kernel forwards to pods would stop after half a
+// minute. Without an entry the kernel resolves the address itself, so a failure is only
+// logged.
 func (s *Server) keepNeighbors(ctx context.Context) {
 	s.neighbors.Lock()
 	defer s.neighbors.Unlock()

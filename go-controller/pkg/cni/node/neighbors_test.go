@@ -9,8 +9,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// TestNeighbors has the kernel know pods and the router without asking: nobody answers
-// at this management port.
+// TestNeighbors: the kernel has neighbor entries of pods and the router without resolving
+// them: nothing answers on this management port.
 func TestNeighbors(t *testing.T) {
 	l := newLab(t)
 	const mp0, router, pod = topology.ManagementPort, "0a:58:0a:f4:01:01", "0a:58:0a:f4:01:05"

@@ -23,14 +23,14 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
 )
 
-// errPodGone is why a request ends when its pod was deleted or replaced.
+// errPodGone is the cause if a request ends because its pod was deleted or replaced.
 var errPodGone = errors.New("the pod is gone")
 
-// askInterval is how often the API server is asked about a pod that the informer
-// does not know, or not under that UID.
+// askInterval is how often the API server is asked about a pod that the informer does not
+// have, or not with that UID.
 const askInterval = time.Second
 
-// pods looks pods up and tells who waits for one that it changed.
+// pods looks up pods and notifies those that wait for changes of a pod.
 type pods struct {
 	kube     kubernetes.Interface
 	lister   corelisters.PodLister
@@ -47,7 +47,7 @@ func newPods(deps Deps, limit time.Duration) (*pods, error) {
 	p := &pods{limit: limit, kube: deps.Kube, lister: deps.Pods.Lister(), informer: deps.Pods.Informer(), ports: deps.Ports, subnets: deps.Subnets,
 		waiters: map[string]map[chan struct{}]struct{}{}}
 	p.ports.OnChange(func(port string) {
-		// Neither a namespace nor a pod has "_" in its name.
+		// Names of namespaces and pods contain no "_".
 		if namespace, name, ok := strings.Cut(port, "_"); ok {
 			p.wakeKey(namespace + "/" + name)
 		}
@@ -104,15 +104,15 @@ func (p *pods) listen(key string) (<-chan struct{}, func()) {
 	}
 }
 
-// is reports whether pod is the one the runtime means. The kubelet knows a static
-// pod under another UID than the API server: that of its manifest.
+// is reports whether pod is the one with the runtime's UID. For a static pod, the kubelet
+// uses another UID than the API server: that of its manifest.
 func is(pod *corev1.Pod, uid string) bool {
 	return uid == "" || string(pod.UID) == uid || pod.Annotations[corev1.MirrorPodAnnotationKey] == uid ||
 		pod.Annotations["kubernetes.io/config.hash"] == uid
 }
 
-// network waits until the master has given the pod its network. It returns
-// errPodGone, wrapped, where the pod is not, or no longer, there.
+// network waits until the master has assigned the pod its network. The error wraps
+// errPodGone if the pod does not exist or no longer exists.
 func (p *pods) network(ctx context.Context, who cni.Pod) (*corev1.Pod, topology.PodNetwork, error) {
 	var network topology.PodNetwork
 	pod, err := p.await(ctx, who, "the addresses", func(pod *corev1.Pod) (reason string) {
@@ -122,9 +122,9 @@ func (p *pods) network(ctx context.Context, who cni.Pod) (*corev1.Pod, topology.
 	return pod, network, err
 }
 
-// given returns the network of a pod, and why it is not known, "" where it is. What
-// counts is its logical port: in the annotation anybody may have written anything, but
-// where it says the same, the master has said all that it has to say.
+// given returns the network of a pod, and why it is not known, "" if it is. The logical
+// port is authoritative, since users can write anything to the annotation. If both agree,
+// the master has finished its assignment.
 func (p *pods) given(pod *corev1.Pod) (topology.PodNetwork, string) {
 	announced, ok, err := kube.PodNetwork(pod)
 	switch {
@@ -156,8 +156,8 @@ func (p *pods) given(pod *corev1.Pod) (topology.PodNetwork, string) {
 	return network, ""
 }
 
-// egress waits until the policies of an EgressIP that has chosen the pod are in
-// force: what the pod sends first is to leave with the egress address.
+// egress waits until the policies of an EgressIP that selects the pod have taken effect, so
+// that even the pod's first packets leave with the egress address.
 func (p *pods) egress(ctx context.Context, who cni.Pod) error {
 	_, err := p.await(ctx, who, "the egress policies", func(pod *corev1.Pod) string {
 		if by, pending := pod.Annotations[kube.AnnotationEgressPending]; pending {
@@ -168,9 +168,9 @@ func (p *pods) egress(ctx context.Context, who cni.Pod) error {
 	return err
 }
 
-// unchanged returns an error where the pod is another one than was attached, or has
-// been given another network since: only another ADD can give it that. A new mirror of
-// a static pod is another one as well: it lacks the mark that egress waits for.
+// unchanged returns an error if the pod is not the one that was attached, or has been
+// assigned another network since: only another ADD can apply that. A new mirror of a static
+// pod counts as another pod too: it lacks the annotation that egress checks.
 func (p *pods) unchanged(ctx context.Context, who cni.Pod, attached *corev1.Pod, network topology.PodNetwork) error {
 	now, next, err := p.network(ctx, who)
 	switch {
@@ -187,7 +187,7 @@ func (p *pods) unchanged(ctx context.Context, who cni.Pod, attached *corev1.Pod,
 	return nil
 }
 
-// await waits until missing gives no reason to wait for a pod any longer.
+// await waits until missing returns no reason to wait for a pod.
 func (p *pods) await(ctx context.Context, who cni.Pod, what string, missing func(*corev1.Pod) (reason string)) (*corev1.Pod, error) {
 	changed, stop := p.listen(who.String())
 	defer stop()
@@ -235,8 +235,8 @@ func (p *pods) ask(ctx context.Context, who cni.Pod) (*corev1.Pod, error) {
 	return pod, nil
 }
 
-// whileThere returns a context that ends when the pod is deleted, begins to end
-// or is replaced.
+// whileThere returns a context that ends when the pod is deleted, starts to terminate or is
+// replaced.
 func (p *pods) whileThere(ctx context.Context, who cni.Pod) (context.Context, func()) {
 	inner, cancel := context.WithCancelCause(ctx)
 	changed, stop := p.listen(who.String())
@@ -268,7 +268,7 @@ func (p *pods) whileThere(ctx context.Context, who cni.Pod) (context.Context, fu
 	return inner, func() { cancel(nil) }
 }
 
-// gone reports whether the pod with this UID of the API server is gone for good.
+// gone reports whether the pod with this UID in the API server is gone for good.
 func (p *pods) gone(ctx context.Context, who cni.Pod) (bool, error) {
 	pod, err := p.lister.Pods(who.Namespace).Get(who.Name)
 	if err == nil && string(kube.PodUID(pod)) == who.UID {

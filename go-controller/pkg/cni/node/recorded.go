@@ -23,12 +23,12 @@ import (
 )
 
 const (
-	// recordsDir, beside the socket, has a file for each port, so that the ports of
-	// pods that run can be made again where the Open vSwitch database loses them.
+	// recordsDir, in the directory of the socket, has a file for each port, so that the
+	// ports of running pods can be restored if the Open vSwitch database loses them.
 	recordsDir = "ports"
 	recordEnd  = ".json"
-	// restoreSettle is how long changes of interfaces are collected before lost ports
-	// are looked for, restoreRetry when it is looked again where one could not be made.
+	// restoreSettle is how long changes of interfaces are collected before checking for
+	// lost ports, restoreRetry how soon to check again if a port could not be restored.
 	restoreSettle = 100 * time.Millisecond
 	restoreRetry  = time.Second
 )
@@ -42,7 +42,7 @@ func (s *Server) recordPath(port string) string {
 	return filepath.Join(filepath.Dir(s.Socket), recordsDir, port+recordEnd)
 }
 
-// recordPort records a port outside of the Open vSwitch database.
+// recordPort records a port outside the Open vSwitch database.
 func (s *Server) recordPort(p ovs.Port) error {
 	ids := map[string]string{}
 	for _, key := range recordedIDs {
@@ -60,10 +60,10 @@ func (s *Server) recordPort(p ovs.Port) error {
 	return nil
 }
 
-// forgetPort removes the record of a port, which happens before the port goes.
+// forgetPort removes the record of a port. It is called before the port is deleted.
 func (s *Server) forgetPort(name string) error { return statefile.Remove(s.recordPath(name)) }
 
-// recorded returns the ports that are recorded; what cannot be read is left out.
+// recorded returns the recorded ports, without records that cannot be read.
 func (s *Server) recorded() ([]ovs.Port, error) {
 	names, err := s.recordedNames()
 	var out []ovs.Port
@@ -104,8 +104,7 @@ func (s *Server) readRecord(name string) (ovs.Port, bool) {
 	return p, err == nil && p.ExternalIDs[cni.IDSandbox] != ""
 }
 
-// keepRestoring makes the ports of running pods again where they were deleted, until
-// ctx ends.
+// keepRestoring restores deleted ports of running pods until ctx ends.
 func (s *Server) keepRestoring(ctx context.Context, wake <-chan struct{}) {
 	for {
 		select {
@@ -133,7 +132,7 @@ func (s *Server) keepRestoring(ctx context.Context, wake <-chan struct{}) {
 	}
 }
 
-// restore makes the recorded ports again that are not there and whose link is.
+// restore restores recorded ports that do not exist although their link does.
 func (s *Server) restore(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, otherDeadline)
 	defer cancel()
@@ -174,7 +173,7 @@ func (s *Server) restorePort(ctx context.Context, name string) error {
 	if p, ok = s.readRecord(name); !ok {
 		return nil // detached meanwhile
 	}
-	// The pair goes with the sandbox: without it nobody waits for the port.
+	// The veth pair is deleted with the sandbox: without it the port is not needed.
 	exists, err := link.Exists(p.Name)
 	if err != nil || !exists {
 		return err

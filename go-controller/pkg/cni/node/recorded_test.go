@@ -17,7 +17,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// ids returns what a port says of its pod, without what ovn-controller adds.
+// ids returns the external_ids of a port without those that ovn-controller adds.
 func (l *lab) ids(port string) string {
 	text, err := l.vs.Try("ovs-vsctl", "get", "interface", port, "external_ids")
 	if err != nil {
@@ -26,14 +26,14 @@ func (l *lab) ids(port string) string {
 	return strings.ReplaceAll(text, `ovn-installed="true", `, "")
 }
 
-// bridge makes br-int, as the node's gateway does.
+// bridge creates br-int, as the node's gateway does.
 func (l *lab) bridge() {
 	l.t.Helper()
 	l.vs.Run("ovs-vsctl", "--may-exist", "add-br", "br-int", "--", "set", "bridge", "br-int", "datapath_type=netdev")
 }
 
-// TestLostPorts: the port of a pod that runs comes back, whoever deletes it; that of one
-// that is detached does not.
+// TestLostPorts: the port of a running pod is restored, however it was deleted; that of a
+// detached pod is not.
 func TestLostPorts(t *testing.T) {
 	for what, lose := range map[string]func(l *lab, port string){
 		"the port":     func(l *lab, port string) { l.vs.Run("ovs-vsctl", "del-port", port) },
@@ -68,7 +68,7 @@ func TestLostPorts(t *testing.T) {
 	}
 }
 
-// TestLostPortIsNoticed: a server that runs makes a lost port again.
+// TestLostPortIsNoticed: a running server restores a lost port.
 func TestLostPortIsNoticed(t *testing.T) {
 	l := newLab(t)
 	l.pod("web", "u1", podNetwork)
@@ -79,7 +79,7 @@ func TestLostPortIsNoticed(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), eventually.Bound)
 	defer cancel()
 	ended := make(chan error, 1)
-	go func() { // the server is in the test's network namespace, and Open vSwitch where it is
+	go func() { // the server is in the test's network namespace, and so is Open vSwitch
 		defer cancel()
 		for _, lose := range []string{"--if-exists del-port " + port, "del-br br-int -- add-br br-int -- set bridge br-int datapath_type=netdev"} {
 			_, err := l.vs.Try("ovs-vsctl", strings.Fields(lose)...)
@@ -99,8 +99,8 @@ func TestLostPortIsNoticed(t *testing.T) {
 	}
 }
 
-// TestPortIsRecorded: ports that an earlier version made are recorded when the server
-// looks after them, and the record goes with the sandbox.
+// TestPortIsRecorded: ports created by an earlier version are recorded when the server
+// collects, and the record is removed with the sandbox.
 func TestPortIsRecorded(t *testing.T) {
 	l := newLab(t)
 	l.pod("web", "u1", podNetwork)

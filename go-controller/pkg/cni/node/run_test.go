@@ -76,8 +76,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestConfFile has the runtime map host ports once the node has what it takes,
-// and removes the file that an earlier ovnkube wrote, which comes before ours.
+// TestConfFile: the runtime maps host ports once the node has the plugin for it, and the
+// file of an earlier ovnkube, which would have precedence, is removed.
 func TestConfFile(t *testing.T) {
 	s := &Server{Config: Config{Plugin: "x", Socket: cni.DefaultSocket, BinDir: t.TempDir(), ConfDir: t.TempDir()}}
 	check := func(hostPorts bool) {
@@ -102,7 +102,7 @@ func TestConfFile(t *testing.T) {
 		}
 	}
 	check(false)
-	check(false) // with the file already right the former one goes too
+	check(false) // the former file is also removed if the new one is already correct
 	if err := os.WriteFile(filepath.Join(s.BinDir, cni.PortMap), nil, 0o755); err != nil {
 		t.Fatal(err)
 	}

@@ -25,16 +25,16 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
 )
 
-// Config is what the server is told.
+// Config is the configuration of the server.
 type Config struct {
 	// MTU of pod interfaces, in bytes.
 	MTU int
-	// ConfDir and Plugin say where the network configuration is written and which
-	// executable it names, BinDir where the runtime looks for executables.
+	// ConfDir is the directory of the network configuration, Plugin the executable that it
+	// names, and BinDir the directory of the runtime's executables.
 	ConfDir, Plugin, BinDir string
-	// Socket is where the shim finds the server; empty: cni.DefaultSocket.
+	// Socket is the path of the server's socket; empty: cni.DefaultSocket.
 	Socket string
-	// Deadline of one ADD; 0: a minute.
+	// Deadline of one ADD; 0: one minute.
 	Deadline time.Duration
 }
 
@@ -43,37 +43,37 @@ type Deps struct {
 	Kube kubernetes.Interface
 	Pods coreinformers.PodInformer // of this node only
 	OVS  ovs.Client
-	// Ports tells what addresses the pods have.
+	// Ports provides the addresses of pods.
 	Ports Ports
-	// Subnets returns the pod subnets of this node; none while they are not known.
+	// Subnets returns the pod subnets of this node; none while they are unknown.
 	Subnets func() []netip.Prefix
 	// Ready is closed once the node's network can serve pods.
 	Ready <-chan struct{}
 }
 
-// Ports knows the logical ports of this node's pods from a place that those who may
+// Ports provides the logical ports of this node's pods from a source that users who may
 // edit pods cannot write to.
 type Ports interface {
-	// Port returns what a port has; false where there is none.
+	// Port returns the addresses of a port; false if it does not exist.
 	Port(name string) (topology.PodAddresses, bool)
 	// OnChange registers a function that is called with the name of each port that
 	// changes.
 	OnChange(f func(port string))
-	// Err returns why ports are not known, or only as they were; nil otherwise.
+	// Err returns why ports are unknown or possibly outdated; nil otherwise.
 	Err() error
 }
 
 const (
 	defaultDeadline = time.Minute
-	// otherDeadline bounds what does not wait for anybody but Open vSwitch.
+	// otherDeadline bounds requests that wait only for Open vSwitch.
 	otherDeadline = 20 * time.Second
-	// confRetry is how soon the configuration file is written again where that failed.
+	// confRetry is how soon writing the configuration file is retried after a failure.
 	confRetry = time.Second
 	// collectInterval is how often ports of dead sandboxes are looked for.
 	collectInterval = time.Minute
-	// userspace is the datapath type whose ports are read by AF_PACKET.
+	// userspace is the datapath type that reads its ports through AF_PACKET.
 	userspace = "netdev"
-	// part is what this is called where it waits.
+	// part is the name of this component in waits.
 	part = "cni"
 )
 
@@ -87,10 +87,10 @@ type Server struct {
 	ready <-chan struct{}
 	lost  chan struct{} // gets a value when ports of pods may have been deleted
 
-	neighbors sync.Mutex // held while the kernel's are written
+	neighbors sync.Mutex // held while the kernel's neighbor entries are written
 }
 
-// New returns a Server; it does nothing before Run.
+// New returns a Server that does nothing before Run.
 func New(cfg Config, deps Deps) (*Server, error) {
 	if cfg.Socket == "" {
 		cfg.Socket = cni.DefaultSocket
@@ -116,9 +116,9 @@ func New(cfg Config, deps Deps) (*Server, error) {
 	return s, nil
 }
 
-// Run serves until ctx ends. The configuration file that makes the runtime use
-// us is written once the node's network is ready; it stays when Run ends,
-// because pods stay attached then.
+// Run serves until ctx ends. The configuration file that makes the runtime use this plugin
+// is written once the node's network is ready; it stays when Run ends, because pods stay
+// attached.
 func (s *Server) Run(ctx context.Context) error {
 	listener, err := s.listen()
 	if err != nil {
@@ -138,7 +138,7 @@ func (s *Server) Run(ctx context.Context) error {
 		return fmt.Errorf("serve the CNI socket %s: %w", s.Socket, err)
 	case <-ctx.Done():
 	}
-	// Requests end with ctx, soon; what they had made so far they take back.
+	// Requests end soon after ctx, and remove what they have created so far.
 	draining, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	if err := server.Shutdown(draining); err != nil {
@@ -147,8 +147,8 @@ func (s *Server) Run(ctx context.Context) error {
 	return nil
 }
 
-// listen makes the socket, which only root can reach. One that an earlier run
-// left is replaced.
+// listen creates the socket, which only root can access. A socket left by an earlier run is
+// replaced.
 func (s *Server) listen() (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(s.Socket), 0o700); err != nil {
 		return nil, fmt.Errorf("make the directory of the CNI socket: %w", err)
@@ -180,7 +180,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		result, err = s.Handle(r.Context(), request)
 		return err
 	})
-	who, _ := cni.ParsePod(request.Args) // where they name none, the error says so
+	who, _ := cni.ParsePod(request.Args) // if there is none, the error says so
 	what := []any{"command", request.Command, "pod", who, "sandbox", request.ContainerID, "took", time.Since(start)}
 	if err != nil {
 		klog.ErrorS(err, "CNI request failed", what...)
@@ -205,8 +205,8 @@ func answer(w http.ResponseWriter, result any, err error) {
 	}
 }
 
-// Handle does what one request asks for. The result is nil for all commands but
-// ADD; errors are *types.Error where the code matters.
+// Handle executes one request. The result is nil for all commands except ADD; errors are
+// *types.Error if the code matters.
 func (s *Server) Handle(ctx context.Context, r cni.Request) (any, error) {
 	do, limit := s.command(r.Command)
 	if do == nil {
@@ -225,7 +225,7 @@ func (s *Server) Handle(ctx context.Context, r cni.Request) (any, error) {
 	return do(ctx, r)
 }
 
-// command returns what carries a command out, and its deadline.
+// command returns the function that executes a command, and its deadline.
 func (s *Server) command(name string) (func(context.Context, cni.Request) (any, error), time.Duration) {
 	nothing := func(f func(context.Context, cni.Request) error) func(context.Context, cni.Request) (any, error) {
 		return func(ctx context.Context, r cni.Request) (any, error) { return nil, f(ctx, r) }
@@ -245,7 +245,7 @@ func (s *Server) command(name string) (func(context.Context, cni.Request) (any, 
 	return nil, 0
 }
 
-// status says whether ADD can succeed.
+// status returns an error if ADD cannot succeed now.
 func (s *Server) status(context.Context, cni.Request) error {
 	select {
 	case <-s.ready:
@@ -255,7 +255,8 @@ func (s *Server) status(context.Context, cni.Request) error {
 	}
 }
 
-// announce writes the configuration file once the node is ready, as often as it takes.
+// announce writes the configuration file once the node is ready, retrying until it
+// succeeds.
 func (s *Server) announce(ctx context.Context) {
 	if !waits.Until(ctx, s.ready, waits.Wait{Part: part, For: "the network of the node, before the configuration for the runtime is written"}) {
 		return

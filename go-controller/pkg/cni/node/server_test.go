@@ -101,7 +101,7 @@ func TestAddWaitsForTheMaster(t *testing.T) {
 	}
 }
 
-// waits waits until an ADD says what it waits for, and for how long at most.
+// waits waits until an ADD reports what it waits for, and its limit.
 func (l *lab) waits(want string) {
 	l.t.Helper()
 	eventually.True(l.t, "the wait "+want, func() bool {
@@ -111,8 +111,8 @@ func (l *lab) waits(want string) {
 	}, eventually.Dump(func() string { return fmt.Sprint(waits.All()) }))
 }
 
-// TestAddWaitsForEgressPolicies attaches a pod that an EgressIP has chosen, and
-// lets it start only when the mark is gone.
+// TestAddWaitsForEgressPolicies: a pod selected by an EgressIP starts only when the pending
+// annotation is gone.
 func TestAddWaitsForEgressPolicies(t *testing.T) {
 	l := newLab(t)
 	l.pod("web", "u1", podNetwork)
@@ -155,12 +155,12 @@ func TestAddWaitsForEgressPolicies(t *testing.T) {
 	}
 }
 
-// TestAddEnds lists why an ADD that waits ends, and that it leaves nothing.
+// TestAddEnds: the reasons why a waiting ADD ends, and that it leaves nothing behind.
 func TestAddEnds(t *testing.T) {
 	for _, c := range []struct {
 		name, network string
 		stall         bool
-		end           func(l *lab) // nil: the end of its time
+		end           func(l *lab) // nil: its deadline
 		want          string
 	}{
 		{"pod deleted, no address yet", "", false, func(l *lab) { l.deletePod("web") }, errPodGone.Error()},
@@ -180,7 +180,7 @@ func TestAddEnds(t *testing.T) {
 			l.sandbox("sb1")
 			var err error
 			if c.end == nil {
-				// On a busy machine its time may be over before it waits for that.
+				// On a busy machine the deadline may pass before it waits for that.
 				for l.server.Deadline = time.Second; l.server.Deadline < eventually.Bound; l.server.Deadline *= 2 {
 					<-l.ns.Go(func() { _, err = l.handle(l.request(cni.CommandAdd, "sb1", "web", "u1")) })
 					if err == nil || strings.Contains(err.Error(), c.want) {
@@ -236,7 +236,7 @@ func TestAddRefuses(t *testing.T) {
 	}
 }
 
-// TestNewSandbox is a pod whose sandbox was made anew without DEL of the old one.
+// TestNewSandbox: a pod gets a new sandbox without DEL of the old one.
 func TestNewSandbox(t *testing.T) {
 	l := newLab(t)
 	l.pod("web", "u1", podNetwork)
@@ -282,8 +282,8 @@ func TestCollect(t *testing.T) {
 	}
 }
 
-// TestStaticPod: the port of a static pod is for the pod, whatever object the API has of
-// it, and goes with its sandbox only.
+// TestStaticPod: the port of a static pod belongs to the pod, whatever mirror the API has,
+// and is removed only with its sandbox.
 func TestStaticPod(t *testing.T) {
 	l := newLab(t)
 	const hash = "5795a88e7538fed15bd850ac41358d25"

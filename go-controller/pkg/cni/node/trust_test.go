@@ -15,8 +15,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 )
 
-// TestAddBelievesNoAnnotation attaches pods whose annotation says anything: ADD waits
-// until the master has put it right, and reports what the pod was given.
+// TestAddBelievesNoAnnotation attaches pods with wrong annotations: ADD waits until the
+// master has repaired them, and reports what the pod was assigned.
 func TestAddBelievesNoAnnotation(t *testing.T) {
 	for name, value := range map[string]string{
 		"another pod's address": strings.NewReplacer("1.5", "1.6", "::5", "::6").Replace(podNetwork),
@@ -45,7 +45,7 @@ func TestAddBelievesNoAnnotation(t *testing.T) {
 			eventually.True(t, "ADD to wait", func() bool {
 				l.server.pods.mu.Lock()
 				defer l.server.pods.mu.Unlock()
-				return len(l.server.pods.waiters["ns/web"]) == 2 // for the pod, and for its end
+				return len(l.server.pods.waiters["ns/web"]) == 2 // for the pod and for its deletion
 			})
 			p, err := l.kube.CoreV1().Pods("ns").Get(context.Background(), "web", metav1.GetOptions{})
 			if err != nil {
@@ -73,7 +73,7 @@ func TestAddBelievesNoAnnotation(t *testing.T) {
 	}
 }
 
-// TestAddSaysWhatItWaitsFor lists what may be missing, with the annotation there.
+// TestAddSaysWhatItWaitsFor: what may be missing while the annotation exists.
 func TestAddSaysWhatItWaitsFor(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -100,8 +100,8 @@ func TestAddSaysWhatItWaitsFor(t *testing.T) {
 			if _, err := l.handle(l.request(cni.CommandAdd, "sb1", "web", "u1")); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("ADD ended with %v, want %q", err, c.want)
 			}
-			// Once the port is there ADD goes on, also by the last word of a database
-			// that is away.
+			// Once the port exists ADD continues, even with the last known state of a
+			// database that is unavailable.
 			l.server.Deadline = eventually.Bound
 			l.bindings.set(t, "ns_web", "u1", given)
 			done := l.ns.Go(func() {

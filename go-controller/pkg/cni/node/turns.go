@@ -7,10 +7,10 @@ import (
 	"sync"
 )
 
-// errSuperseded is why a waiting ADD ends when its sandbox is being deleted.
+// errSuperseded is the cause if a waiting ADD ends because its sandbox is being deleted.
 var errSuperseded = errors.New("the sandbox is being deleted")
 
-// sandboxLocks lets one request at a time work on a sandbox.
+// sandboxLocks allows one request at a time per sandbox.
 type sandboxLocks struct {
 	mu     sync.Mutex // guards active, never held over I/O
 	active map[string]*sandboxRequest
@@ -23,8 +23,9 @@ type sandboxRequest struct {
 
 func newSandboxLocks() *sandboxLocks { return &sandboxLocks{active: map[string]*sandboxRequest{}} }
 
-// begin waits for the requests before on the same sandbox; with urge it ends
-// them. The context it returns ends when somebody urges. done gives the turn back.
+// begin waits for earlier requests for the same sandbox; with urge it ends them. The
+// returned context ends when a later request urges. The returned function releases the
+// sandbox.
 func (t *sandboxLocks) begin(ctx context.Context, sandbox string, urge bool) (context.Context, func(), error) {
 	for {
 		t.mu.Lock()
@@ -54,7 +55,7 @@ func (t *sandboxLocks) begin(ctx context.Context, sandbox string, urge bool) (co
 	}
 }
 
-// busy reports whether a request is working on a sandbox.
+// busy reports whether a request for a sandbox is in progress.
 func (t *sandboxLocks) busy(sandbox string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 )
 
-// adding starts an ADD and waits until it has made the port.
+// adding starts an ADD and waits until it has created the port.
 func (l *lab) adding(sandbox string) (failed chan error, done <-chan struct{}) {
 	l.t.Helper()
 	failed = make(chan error, 1)
@@ -30,12 +30,12 @@ func (l *lab) adding(sandbox string) (failed chan error, done <-chan struct{}) {
 }
 
 // TestAddWaitsForTheNode: after a boot the runtime finds the configuration file of an
-// earlier run. No pod starts before the node's rules are there.
+// earlier run. No pod starts before the node's rules exist.
 func TestAddWaitsForTheNode(t *testing.T) {
 	l := newLabNotReady(t)
 	l.pod("web", "u1", podNetwork)
 	l.sandbox("sb1")
-	// On a busy machine its time may be over before all else is there.
+	// On a busy machine the deadline may pass before everything else is ready.
 	var err error
 	for l.server.Deadline = time.Second; l.server.Deadline < eventually.Bound; l.server.Deadline *= 2 {
 		<-l.ns.Go(func() { _, err = l.handle(l.request(cni.CommandAdd, "sb1", "web", "u1")) })
@@ -61,8 +61,8 @@ func TestAddWaitsForTheNode(t *testing.T) {
 	}
 }
 
-// TestAddEndsWithWhatIsWanted has the master give the pod another network, and the pod
-// be made anew under its name, while it is being attached.
+// TestAddEndsWithWhatIsWanted: while a pod is being attached, the master assigns it another
+// network, or it is recreated with the same name.
 func TestAddEndsWithWhatIsWanted(t *testing.T) {
 	for what, change := range map[string]func(l *lab){
 		"another address": func(l *lab) {

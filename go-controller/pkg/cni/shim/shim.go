@@ -1,7 +1,6 @@
-// Package shim is the executable the container runtime calls to attach and
-// detach pods: it hands the request to the node process over a unix socket and
-// prints the answer. It holds no logic of its own, so that replacing the node
-// process replaces all of it.
+// Package shim is the executable that the container runtime calls to attach and detach
+// pods: it passes the request to the node process over a unix socket and prints the
+// response. It has no logic of its own, so updating the node process updates everything.
 //
 // Callers: cmd/ovn-k8s-cni-overlay.
 package shim
@@ -24,7 +23,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/cni"
 )
 
-// timeout bounds one request; the server gives up well before.
+// timeout bounds one request; the server gives up well before that.
 const timeout = 4 * time.Minute
 
 // Funcs are the commands of the plugin.
@@ -53,7 +52,7 @@ func add(args *skel.CmdArgs) error {
 	return types.PrintResult(result, conf.CNIVersion)
 }
 
-// post sends one request and returns the body of the answer.
+// post sends one request and returns the body of the response.
 func post(command string, args *skel.CmdArgs) (cni.Conf, []byte, error) {
 	conf, err := cni.ParseConf(args.StdinData)
 	if err != nil {
@@ -91,7 +90,7 @@ func post(command string, args *skel.CmdArgs) (cni.Conf, []byte, error) {
 	return conf, nil, &failure
 }
 
-// cause leaves out the URL, which only looks like one.
+// cause removes the URL, which is not a real one, from an error.
 func cause(err error) string {
 	for {
 		inner := errors.Unwrap(err)

@@ -16,7 +16,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/cni"
 )
 
-// serve answers each request with status and body and remembers the last.
+// serve answers each request with status and body and records the last one.
 func serve(t *testing.T, socket string, status int, body string) *cni.Request {
 	t.Helper()
 	listener, err := net.Listen("unix", socket)
@@ -36,7 +36,7 @@ func serve(t *testing.T, socket string, status int, body string) *cni.Request {
 	return last
 }
 
-// conf is what the runtime makes of the configuration file for the plugin.
+// conf returns what the runtime passes to the plugin from the configuration file.
 func conf(socket string) []byte {
 	return fmt.Appendf(nil, `{"cniVersion": %q, "name": %q, "type": "x", "socket": %q}`, cni.SpecVersion, cni.NetworkName, socket)
 }
