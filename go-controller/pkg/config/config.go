@@ -12,8 +12,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// Config is the whole configuration, validated. See the package documentation
-// for its immutability.
+// Config is the complete, validated configuration. See the package documentation on its
+// immutability.
 type Config struct {
 	Default    Default
 	Logging    Logging
@@ -27,7 +27,7 @@ type Config struct {
 	Gateway    Gateway
 	MasterHA   LeaderElection
 	Features   Features
-	// PIDFile is written at start and removed at the end; empty for none.
+	// PIDFile is written at startup and removed at exit; empty for none.
 	PIDFile string
 }
 
@@ -42,8 +42,7 @@ type Default struct {
 	ConntrackZone int
 	// EncapType is the tunnel protocol between nodes: "geneve".
 	EncapType string
-	// EncapIP is the tunnel endpoint of this node; invalid where the node's own
-	// address is to be taken.
+	// EncapIP is the tunnel endpoint of this node; invalid to use the node's own address.
 	EncapIP netip.Addr
 	// EncapPort is the UDP destination port of tunnels.
 	EncapPort int
@@ -51,7 +50,7 @@ type Default struct {
 	InactivityProbe time.Duration
 	// OpenFlowProbe of ovn-controller towards ovs-vswitchd.
 	OpenFlowProbe time.Duration
-	// OFCtrlWaitBeforeClear is how long ovn-controller keeps old flows at start.
+	// OFCtrlWaitBeforeClear is how long ovn-controller keeps old flows at startup.
 	OFCtrlWaitBeforeClear time.Duration
 	// MonitorAll makes ovn-controller watch the whole southbound database.
 	MonitorAll bool
@@ -63,19 +62,19 @@ type Default struct {
 	LFlowCacheLimitKB int
 }
 
-// ClusterSubnet is a range of pod addresses, cut into one subnet per node.
+// ClusterSubnet is a range of pod addresses, divided into one subnet per node.
 type ClusterSubnet struct {
 	CIDR netip.Prefix
 	// HostPrefixLen is the prefix length of a node's subnet.
 	HostPrefixLen int
 }
 
-// String returns the form --cluster-subnets takes, e.g. "10.244.0.0/16/24".
+// String returns the form that --cluster-subnets accepts, e.g. "10.244.0.0/16/24".
 func (s ClusterSubnet) String() string {
 	return s.CIDR.String() + "/" + strconv.Itoa(s.HostPrefixLen)
 }
 
-// ClusterPrefixes returns the pod address ranges without their host lengths.
+// ClusterPrefixes returns the pod address ranges without their host prefix lengths.
 func (d Default) ClusterPrefixes() []netip.Prefix {
 	out := make([]netip.Prefix, 0, len(d.ClusterSubnets))
 	for _, s := range d.ClusterSubnets {
@@ -95,15 +94,16 @@ type Logging struct {
 	Level int
 	// File receives the log; empty logs to standard error.
 	File string
-	// FileMaxSize in megabytes rotates the file.
+	// FileMaxSize is the size in megabytes at which the file is rotated.
 	FileMaxSize int
-	// FileMaxBackups and FileMaxAge (days) bound what rotation keeps; 0 keeps all.
+	// FileMaxBackups and FileMaxAge (days) limit the rotated files that are kept; 0 keeps
+	// all.
 	FileMaxBackups, FileMaxAge int
 	// EgressAudit is the file of the egress audit log, "-" for standard output; empty for
 	// none.
 	EgressAudit string
-	// EgressAuditMaxSize in megabytes rotates it; EgressAuditMaxBackups bounds what
-	// rotation keeps, 0 for all.
+	// EgressAuditMaxSize is the size in megabytes at which it is rotated;
+	// EgressAuditMaxBackups limits the rotated files that are kept, 0 for all.
 	EgressAuditMaxSize, EgressAuditMaxBackups int
 }
 
@@ -113,24 +113,24 @@ type CNI struct {
 	ConfDir string
 	// BinDir is where the runtime looks for executables.
 	BinDir string
-	// Plugin is the name of the executable the runtime calls.
+	// Plugin is the name of the executable that the runtime calls.
 	Plugin string
 }
 
 // Kubernetes is the [kubernetes] section.
 type Kubernetes struct {
-	// Kubeconfig, where set, is all that is used to reach the API server.
+	// Kubeconfig, if set, is the only setting used to reach the API server.
 	Kubeconfig string
 	// APIServer is the URL of the API server; empty means the pod's service account.
 	APIServer string
 	CACert    string
 	Token     string
 	TokenFile string
-	// ServiceCIDRs are the ranges of cluster IPs, at most one a family.
+	// ServiceCIDRs are the ranges of cluster IPs, at most one per family.
 	ServiceCIDRs []netip.Prefix
 	// ConfigNamespace holds the lease of the leader.
 	ConfigNamespace string
-	// EmptyLBEvents asks for reports about connections to services without endpoints.
+	// EmptyLBEvents requests reports about connections to Services without endpoints.
 	EmptyLBEvents bool
 	// HealthzBindAddress serves /healthz and /readyz only; empty for none.
 	HealthzBindAddress string
@@ -142,25 +142,26 @@ type Metrics struct {
 	BindAddress string
 	// EnablePprof adds /debug/pprof/ there.
 	EnablePprof bool
-	// ServerCert and ServerKey make that listener speak TLS; both or neither.
+	// ServerCert and ServerKey enable TLS for that listener; both or neither.
 	ServerKey, ServerCert string
 }
 
 // Page is the [page] section.
 type Page struct {
-	// BindAddress is where a master serves the egress map; empty for nowhere.
+	// BindAddress is where a master serves the egress map; empty to disable it.
 	BindAddress string
-	// Cert and Key make that listener speak TLS. Without them it is on a loopback address.
+	// Cert and Key enable TLS for that listener. Without them BindAddress must be a
+	// loopback address.
 	Key, Cert string
 }
 
 // Trace is the [trace] section.
 type Trace struct {
-	// BindAddress is where a node answers questions about packets; empty for nowhere.
+	// BindAddress is where a node answers trace requests for packets; empty to disable it.
 	BindAddress string
 }
 
-// Scheme is how an OVSDB server is reached.
+// Scheme is the transport to an OVSDB server.
 type Scheme string
 
 // The schemes of an Endpoint.
@@ -173,14 +174,14 @@ const (
 // Endpoint is one address of an OVSDB server.
 type Endpoint struct {
 	Scheme Scheme
-	// Path of the socket where Scheme is SchemeUnix.
+	// Path of the socket if Scheme is SchemeUnix.
 	Path string
 	// Host and Port otherwise; Host is an address or a name, without brackets.
 	Host string
 	Port uint16
 }
 
-// String returns the form OVSDB clients take: "unix:/path", "ssl:10.0.0.1:6641",
+// String returns the form that OVSDB clients accept: "unix:/path", "ssl:10.0.0.1:6641",
 // "tcp:[fd00::1]:6641".
 func (e Endpoint) String() string {
 	if e.Scheme == SchemeUnix {
@@ -191,22 +192,22 @@ func (e Endpoint) String() string {
 
 // Database is the [ovnnorth] or the [ovnsouth] section.
 type Database struct {
-	// Endpoints are the members of the database cluster, at least one, all of
-	// one scheme.
+	// Endpoints are the members of the database cluster, at least one, all with the same
+	// scheme.
 	Endpoints []Endpoint
-	// PrivKey, Cert and CACert are files; they matter where Secure is true.
+	// PrivKey, Cert and CACert are files; they are used if Secure returns true.
 	PrivKey, Cert, CACert string
-	// CommonName is what the server's certificate must carry; empty to check the
+	// CommonName is the name that the server's certificate must have; empty to check the
 	// host of the endpoint instead.
 	CommonName string
 }
 
-// Secure says whether the connection speaks TLS.
+// Secure reports whether the connection uses TLS.
 func (d Database) Secure() bool {
 	return len(d.Endpoints) > 0 && d.Endpoints[0].Scheme == SchemeSSL
 }
 
-// URLs returns the endpoints as strings, one a member.
+// URLs returns the endpoints as strings, one per member.
 func (d Database) URLs() []string {
 	out := make([]string, 0, len(d.Endpoints))
 	for _, e := range d.Endpoints {
@@ -215,18 +216,18 @@ func (d Database) URLs() []string {
 	return out
 }
 
-// Remote returns the endpoints separated by commas, as external_ids:ovn-remote
-// and the --db option of the OVN tools take them.
+// Remote returns the endpoints separated by commas, as expected by external_ids:ovn-remote
+// and the --db option of the OVN tools.
 func (d Database) Remote() string { return strings.Join(d.URLs(), ",") }
 
-// GatewayMode says how pods reach the outside.
+// GatewayMode determines how pods reach external networks.
 type GatewayMode = topology.GatewayMode
 
 // The gateway modes.
 const (
 	// GatewayLocal sends pod traffic through the host's network stack.
 	GatewayLocal = topology.GatewayLocal
-	// GatewayShared sends it from OVN to the uplink directly.
+	// GatewayShared sends it directly from OVN to the uplink.
 	GatewayShared = topology.GatewayShared
 )
 
@@ -241,11 +242,11 @@ type Gateway struct {
 	ExternalGatewayInterface string
 	// NextHops replace the node's default gateways; empty keeps them.
 	NextHops []netip.Addr
-	// VLANID tags traffic to the outside; 0 for none.
+	// VLANID is the VLAN tag of external traffic; 0 for none.
 	VLANID int
-	// NodePort makes gateways serve NodePort services.
+	// NodePort makes gateways serve NodePort Services.
 	NodePort bool
-	// DisableSNATMultipleGWs translates per pod instead of per cluster subnet.
+	// DisableSNATMultipleGWs makes source NAT per pod instead of per cluster subnet.
 	DisableSNATMultipleGWs bool
 	V4JoinSubnet           netip.Prefix
 	V6JoinSubnet           netip.Prefix
@@ -280,32 +281,32 @@ type Features struct {
 	EgressIP             bool
 	EgressService        bool
 	MultiExternalGateway bool
-	// GatewayNamespaces are those whose pods may be external gateways by
+	// GatewayNamespaces are the namespaces whose pods may be external gateways by
 	// annotation; nil for all.
 	GatewayNamespaces []string
-	// NodeLocalAddresses are those that pods reach by their own node, whatever egress
-	// feature has them, beside the link-local ones.
+	// NodeLocalAddresses are addresses, besides the link-local ones, that pods reach
+	// through their own node, whichever egress feature selects the pods.
 	NodeLocalAddresses []netip.Prefix
-	// ReachabilityTotalTimeout is how long a node may be silent before its egress
-	// addresses move; 0 takes every node as reachable.
+	// ReachabilityTotalTimeout is how long a node may fail to answer before its egress
+	// addresses move; 0 considers every node reachable.
 	ReachabilityTotalTimeout time.Duration
-	// AcknowledgeTimeout is how long a node that can be reached may take to acknowledge
-	// an egress address before another one gets it; 0 is for ever.
+	// AcknowledgeTimeout is how long a reachable node may take to acknowledge an egress
+	// address before another node gets it; 0 for no limit.
 	AcknowledgeTimeout time.Duration
-	// NodeHealthCheckPort is the port nodes answer health probes at; 0 dials the
+	// NodeHealthCheckPort is the port on which nodes answer health probes; 0 dials the
 	// DISCARD port instead.
 	NodeHealthCheckPort int
 }
 
-// OVNControllerIDNames are the names of all that OVNControllerIDs may return.
+// OVNControllerIDNames returns all keys that OVNControllerIDs may return.
 func OVNControllerIDNames() []string {
 	all := Config{Default: Default{LFlowCacheLimit: 1, LFlowCacheLimitKB: 1}}
 	return slices.Sorted(maps.Keys(all.OVNControllerIDs()))
 }
 
-// OVNControllerIDs returns the external_ids of Open vSwitch that ovn-controller
-// reads and that follow from the configuration alone. The node adds its own:
-// system-id, hostname, ovn-encap-ip, ovn-bridge-mappings.
+// OVNControllerIDs returns the external_ids of Open vSwitch that ovn-controller reads and
+// that depend only on the configuration. The node adds its own: system-id, hostname,
+// ovn-encap-ip, ovn-bridge-mappings.
 func (c Config) OVNControllerIDs() map[string]string {
 	d := c.Default
 	ids := map[string]string{

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// samples holds, by option, a text that differs from the default and how the
-// field then prints. Options without effect have no field to print.
+// samples holds, by option, a value that differs from the default, and how the field is
+// printed then. Options without effect have no field.
 var samples = map[string]struct{ text, want string }{
 	"--pidfile":          {"/run/ovnkube.pid", "/run/ovnkube.pid"},
 	"--enable-multicast": {"true", ""}, "--unprivileged-mode": {"true", ""}, "--nbctl-daemon-mode": {"true", ""},
@@ -148,7 +148,7 @@ var samples = map[string]struct{ text, want string }{
 	"--cluster-manager-v6-transit-switch-subnet": {"fd96::/64", ""},
 }
 
-// alongside are the settings an option cannot be used without.
+// alongside holds the settings that an option requires.
 var alongside = map[string]map[string]string{
 	"--node-server-privkey": {"node-server-cert": "/c"},
 	"--node-server-cert":    {"node-server-privkey": "/k"},
@@ -253,7 +253,7 @@ func ids(key, text string) func() (map[string]string, error) {
 	return func() (map[string]string, error) { return map[string]string{key: text}, nil }
 }
 
-// An option either acts, or says that it does not, or takes one value only.
+// An option either has an effect, or says that it has none, or accepts only one value.
 func TestOptionsAreHonest(t *testing.T) {
 	fields := map[any]string{}
 	var c Config
@@ -325,7 +325,7 @@ func TestPrecedenceOfDeprecatedNames(t *testing.T) {
 	}
 }
 
-// An empty flag is a setting too: it takes back what the file says.
+// An empty flag is a setting too: it overrides the file.
 func TestEmptyFlagOverridesFile(t *testing.T) {
 	c, _ := mustLoad(t, Sources{
 		Flags: map[string]string{"gateway-interface": ""},
@@ -387,7 +387,7 @@ func TestOVNControllerIDs(t *testing.T) {
 	}
 }
 
-// Load leaves nothing behind: two runs do not see each other.
+// Load keeps no state: two runs do not affect each other.
 func TestLoadIsPure(t *testing.T) {
 	s := Sources{Flags: map[string]string{"cluster-subnets": "10.1.0.0/16,fd01::/48", "k8s-service-cidrs": "10.96.0.0/16,fd02::/112"}}
 	a, _ := mustLoad(t, s)

@@ -5,16 +5,17 @@ import (
 	"strings"
 )
 
-// Error is a refused setting. Its text is one line.
+// Error is a rejected setting. Its text is one line.
 type Error struct {
 	// Where names the setting: "--mtu", "FILE:default:mtu", "environment
 	// variable KUBECONFIG", "external_ids:ovn-nb" or "default of --mtu".
 	Where string
 	// Value as it was given.
 	Value string
-	// Problem says what is wrong beyond not being allowed; often empty.
+	// Problem says what is wrong, if it is more than a value that is not allowed; often
+	// empty.
 	Problem string
-	// Allowed says what would have been accepted.
+	// Allowed says which values are accepted.
 	Allowed string
 }
 
@@ -31,12 +32,11 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Notice is a setting that is accepted and changes nothing, or a source that
-// could not be asked.
+// Notice is a setting that is accepted without effect, or a source that could not be read.
 type Notice struct {
 	// Where names the setting as in Error.
 	Where string
-	// Value as it was given; empty where the notice is about a source.
+	// Value as it was given; empty if the notice is about a source.
 	Value string
 	// Reason says why it has no effect.
 	Reason string

@@ -133,8 +133,8 @@ func TestNotices(t *testing.T) {
 	}
 }
 
-// TestNodeWithoutNorthboundFiles: a node has nothing to do with the northbound database,
-// and needs no certificate for it; for the southbound one it does.
+// TestNodeWithoutNorthboundFiles: a node does not use the northbound database and needs no
+// certificate for it, but it does for the southbound one.
 func TestNodeWithoutNorthboundFiles(t *testing.T) {
 	s := Sources{
 		Flags:             map[string]string{"nb-address": "ssl:192.0.2.1:6641", "sb-address": "ssl:192.0.2.1:6642"},
@@ -144,7 +144,7 @@ func TestNodeWithoutNorthboundFiles(t *testing.T) {
 	if _, _, err := Load(s); err == nil || !strings.Contains(err.Error(), "--sb-client-privkey") {
 		t.Errorf("%v, want --sb-client-privkey to be refused", err)
 	}
-	s.WithoutSouthbound = true // as where a node is cleaned up
+	s.WithoutSouthbound = true // as for the cleanup of a node
 	if _, _, err := Load(s); err != nil {
 		t.Error(err)
 	}

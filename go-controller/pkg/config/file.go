@@ -13,14 +13,14 @@ import (
 
 // File is a configuration file.
 type File struct {
-	// Name is what error messages call it.
+	// Name is its name in error messages.
 	Name string
-	// Data is its content, in the form of git's configuration files.
+	// Data is its content, in the format of Git's configuration files.
 	Data []byte
 }
 
-// parse reads the file into texts by option. A key given twice keeps its last
-// value; a deprecated key yields to the current one.
+// parse returns the values in the file by option. If a key is given twice, the last value
+// counts; the current key takes precedence over a deprecated one.
 func (f File) parse() (map[*Option]given, error) {
 	if !utf8.Valid(f.Data) {
 		return nil, fmt.Errorf("%s: not a text file in UTF-8; allowed: [section] and key=value lines", f.Name)
@@ -55,7 +55,7 @@ func (f File) parse() (map[*Option]given, error) {
 		return nil, refused
 	}
 	if err != nil {
-		// The reader's text starts with line:column and may have a second line.
+		// The parser's text starts with line:column and may have a second line.
 		line, _, _ := strings.Cut(err.Error(), "\n")
 		return nil, fmt.Errorf("%s:%s; allowed: [section] and key=value lines", f.Name, line)
 	}
@@ -89,8 +89,8 @@ func keys(section string) []string {
 	return out
 }
 
-// optionAt finds an option by its place in a file, and says whether that place
-// is deprecated.
+// optionAt finds an option by its section and key in a file, and reports whether they are
+// deprecated.
 func optionAt(section, key string) (o *Option, deprecated bool) {
 	for _, o := range Options {
 		switch {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A file in the ways people write them: quotes, capitals, comments, blank
-// booleans, spaces, a key given twice, line ends of another system.
+// A file with the variations that occur in practice: quotes, capitals, comments, booleans
+// without value, spaces, a key given twice, line endings of another system.
 func TestFileForms(t *testing.T) {
 	data := strings.ReplaceAll(`
 # one cluster

@@ -7,8 +7,8 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// text holds what the command line gave for one flag. Parsing is Load's work:
-// one set of messages for all sources.
+// text holds the value of one flag on the command line. Load parses it, so that all sources
+// have the same messages.
 type text struct {
 	given   bool
 	boolean bool
@@ -18,10 +18,10 @@ type text struct {
 func (t *text) Set(s string) error { t.given, t.value = true, s; return nil }
 func (t *text) String() string     { return t.value }
 
-// IsBoolFlag lets a flag stand without a value.
+// IsBoolFlag reports whether a flag may be given without a value.
 func (t *text) IsBoolFlag() bool { return t.boolean }
 
-// flag is a cli flag that shows no placeholder where it needs no value.
+// flag is a cli flag that shows no placeholder if it needs no value.
 type flag struct {
 	*cli.GenericFlag
 	takesValue bool
@@ -32,9 +32,8 @@ func (f flag) TakesValue() bool { return f.takesValue }
 // String is what --help prints.
 func (f flag) String() string { return cli.FlagStringer(f) }
 
-// Flags returns a flag for every option that has one, for cli.App.Flags, and a
-// function that returns what was given once the command line is parsed, for
-// Sources.Flags.
+// Flags returns a flag for every option that has one, for cli.App.Flags, and a function
+// that returns the given flags after the command line is parsed, for Sources.Flags.
 func Flags() (flags []cli.Flag, parsed func() map[string]string) {
 	texts := map[string]*text{}
 	add := func(name, category, usage, value string, boolean, hidden bool) {

@@ -25,7 +25,7 @@ func commandLine(t *testing.T, args ...string) map[string]string {
 	return parsed()
 }
 
-// The command line of a node and the file of a cluster, as people have them.
+// The command line of a node and the file of a cluster, as in existing deployments.
 func TestExistingDeployment(t *testing.T) {
 	flags := commandLine(t, "--loglevel=4", "-logfile", "/var/log/ovn-kubernetes/ovnkube.log",
 		"--nb-address", "ssl:10.0.0.2:9641,ssl:10.0.0.3:9641,ssl:10.0.0.4:9641",
@@ -111,7 +111,7 @@ func TestBooleanFlagForms(t *testing.T) {
 	}
 }
 
-// A flag that is given twice counts the second time.
+// If a flag is given twice, the second value counts.
 func TestRepeatedFlag(t *testing.T) {
 	c, _ := mustLoad(t, Sources{Flags: commandLine(t, "--mtu", "1400", "--mtu", "1500")})
 	if c.Default.MTU != 1500 {
@@ -119,7 +119,7 @@ func TestRepeatedFlag(t *testing.T) {
 	}
 }
 
-// Nothing that --help lists is without an explanation.
+// Everything that --help lists has an explanation.
 func TestHelp(t *testing.T) {
 	flags, _ := Flags()
 	for _, f := range flags {

@@ -9,8 +9,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/config"
 )
 
-// FuzzFlags gives two options any value, by the command line, the environment and
-// Open vSwitch: what is accepted is complete, what is not is told in one line.
+// FuzzFlags gives two options arbitrary values on the command line, in the environment and
+// in Open vSwitch: what is accepted is complete, and errors are one line.
 func FuzzFlags(f *testing.F) {
 	f.Add(0, "10.244.0.0/16/24,fd00:10:244::/48/64", 1, "10.96.0.0/16", "")
 	f.Add(7, "local", 12, "123", "ssl:172.18.0.2:6641")

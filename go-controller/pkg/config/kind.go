@@ -13,27 +13,27 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// Node subnets: an IPv4 one must hold the router, the management port and a
-// pod; an IPv6 one is always a /64.
+// Node subnets: an IPv4 subnet must have room for the router, the management port and a
+// pod; an IPv6 subnet is always a /64.
 const (
 	maxHostPrefixLen4     = 29
 	defaultHostPrefixLen4 = 24
 	hostPrefixLen6        = 64
 )
 
-// words takes any text, described by what.
+// words accepts any text, described by what.
 func words(what string) kind[string] {
 	return kind[string]{allowed: what, parse: func(t string) (string, bool) { return t, true }}
 }
 
-// path takes an absolute path.
+// path accepts an absolute path.
 func path(what string) kind[string] {
 	return kind[string]{allowed: "an absolute path to " + what, parse: func(t string) (string, bool) {
 		return t, strings.HasPrefix(t, "/") && !strings.ContainsRune(t, 0)
 	}}
 }
 
-// fileOrStdout takes an absolute path, or "-".
+// fileOrStdout accepts an absolute path, or "-".
 func fileOrStdout() kind[string] {
 	file := path("a file")
 	return kind[string]{allowed: file.allowed + ", or - for standard output", parse: func(t string) (string, bool) {
@@ -44,7 +44,7 @@ func fileOrStdout() kind[string] {
 	}}
 }
 
-// oneOf takes one of the given words.
+// oneOf accepts one of the given words.
 func oneOf[T ~string](choices ...T) kind[T] {
 	list := make([]string, 0, len(choices))
 	for _, c := range choices {
@@ -55,7 +55,7 @@ func oneOf[T ~string](choices ...T) kind[T] {
 	}}
 }
 
-// name takes a DNS label: the name of a namespace or an executable.
+// name accepts a DNS label: the name of a namespace or an executable.
 func name(what string) kind[string] {
 	return kind[string]{
 		allowed: what + ": lower case letters, digits and dashes, at most 63, no dash at either end",
@@ -70,14 +70,14 @@ func name(what string) kind[string] {
 	}
 }
 
-// fileName takes the name of a file without its directory.
+// fileName accepts the name of a file without its directory.
 func fileName(what string) kind[string] {
 	return kind[string]{allowed: what + ", without a directory", parse: func(t string) (string, bool) {
 		return t, t != "" && t != "." && t != ".." && !strings.ContainsAny(t, "/\x00")
 	}}
 }
 
-// interfaceName takes what the kernel takes as the name of a link.
+// interfaceName accepts what the kernel accepts as the name of a link.
 func interfaceName() kind[string] {
 	return kind[string]{allowed: "the name of a network interface, at most 15 characters", parse: func(t string) (string, bool) {
 		return t, t != "" && len(t) <= 15 && t != "." && t != ".." && !strings.ContainsFunc(t, func(r rune) bool {
@@ -86,7 +86,7 @@ func interfaceName() kind[string] {
 	}}
 }
 
-// boolean takes the words for yes and no that flags and files have.
+// boolean accepts the words for true and false that are usual in flags and files.
 func boolean() kind[bool] {
 	return kind[bool]{boolean: true, allowed: "true or false", parse: func(t string) (bool, bool) {
 		switch strings.ToLower(t) {
@@ -99,7 +99,7 @@ func boolean() kind[bool] {
 	}}
 }
 
-// never takes "no" only: the option exists, what it asks for does not.
+// never accepts only false: the option exists, but its feature does not.
 func never(why string) kind[bool] {
 	b := boolean()
 	return kind[bool]{boolean: true, allowed: "false (" + why + ")", parse: func(t string) (bool, bool) {
@@ -108,7 +108,7 @@ func never(why string) kind[bool] {
 	}}
 }
 
-// number takes a decimal integer from low to high.
+// number accepts a decimal integer from low to high.
 func number(what string, low, high int) kind[int] {
 	return kind[int]{
 		allowed: fmt.Sprintf("%s from %d to %d", what, low, high),
@@ -119,7 +119,7 @@ func number(what string, low, high int) kind[int] {
 	}
 }
 
-// duration takes a whole number of units from low to high.
+// duration accepts a whole number of units from low to high.
 func duration(what string, unit time.Duration, low, high int) kind[time.Duration] {
 	n := number(what, low, high)
 	return kind[time.Duration]{allowed: n.allowed, parse: func(t string) (time.Duration, bool) {
@@ -128,7 +128,7 @@ func duration(what string, unit time.Duration, low, high int) kind[time.Duration
 	}}
 }
 
-// address takes one IP address.
+// address accepts one IP address.
 func address() kind[netip.Addr] {
 	return kind[netip.Addr]{allowed: "an IPv4 or IPv6 address", parse: parseAddr}
 }
@@ -141,7 +141,7 @@ func parseAddr(t string) (netip.Addr, bool) {
 	return a.Unmap(), true
 }
 
-// list takes items of kind k separated by commas, none of them empty.
+// list accepts items separated by commas, none of them empty.
 func list[T any](allowed string, item func(string) (T, bool)) kind[[]T] {
 	return kind[[]T]{allowed: allowed, parse: func(t string) ([]T, bool) {
 		var out []T
@@ -156,8 +156,7 @@ func list[T any](allowed string, item func(string) (T, bool)) kind[[]T] {
 	}}
 }
 
-// namespaces takes names of namespaces separated by commas, or * for all, which
-// is nil.
+// namespaces accepts names of namespaces separated by commas, or * for all, which is nil.
 func namespaces() kind[[]string] {
 	names := list("names of namespaces separated by commas, or *", name("").parse)
 	return kind[[]string]{allowed: names.allowed, parse: func(t string) ([]string, bool) {
@@ -168,13 +167,13 @@ func namespaces() kind[[]string] {
 	}}
 }
 
-// addresses takes IP addresses separated by commas.
+// addresses accepts IP addresses separated by commas.
 func addresses() kind[[]netip.Addr] {
 	return list("IPv4 or IPv6 addresses separated by commas", parseAddr)
 }
 
-// parsePrefix reads a range in CIDR form. Bits beyond the length are dropped,
-// as OVN-Kubernetes does.
+// parsePrefix parses a range in CIDR form. Bits beyond the prefix length are cleared, as in
+// OVN-Kubernetes.
 func parsePrefix(t string) (netip.Prefix, bool) {
 	p, err := netip.ParsePrefix(t)
 	if err != nil || p.Addr().Is4In6() {
@@ -183,13 +182,12 @@ func parsePrefix(t string) (netip.Prefix, bool) {
 	return p.Masked(), true
 }
 
-// prefixes takes ranges separated by commas.
+// prefixes accepts ranges separated by commas.
 func prefixes() kind[[]netip.Prefix] {
 	return list("ranges in CIDR form separated by commas, e.g. 10.96.0.0/16,fd00:10:96::/112", parsePrefix)
 }
 
-// ranges takes addresses and ranges separated by commas; an address is a range of
-// its own.
+// ranges accepts addresses and ranges separated by commas; an address is a range of one.
 func ranges() kind[[]netip.Prefix] {
 	return list("addresses or ranges in CIDR form separated by commas, e.g. fd00:ec2::254,168.63.129.16", func(t string) (netip.Prefix, bool) {
 		if a, ok := parseAddr(t); ok {
@@ -200,8 +198,7 @@ func ranges() kind[[]netip.Prefix] {
 	})
 }
 
-// prefix takes one range of family f that has at least the given number of
-// host bits.
+// prefix accepts one range of family f that has at least the given number of host bits.
 func prefix(f topology.Family, hostBits int) kind[netip.Prefix] {
 	longest := f.Bits() - hostBits
 	return kind[netip.Prefix]{
@@ -213,7 +210,7 @@ func prefix(f topology.Family, hostBits int) kind[netip.Prefix] {
 	}
 }
 
-// clusterSubnets takes "CIDR[/host prefix length]" separated by commas.
+// clusterSubnets accepts "CIDR[/host prefix length]" separated by commas.
 func clusterSubnets() kind[[]ClusterSubnet] {
 	return list(fmt.Sprintf("CIDR[/length of a node's subnet] separated by commas, e.g. 10.244.0.0/16/24,fd00:10:244::/48/64; "+
 		"the length is from the CIDR's own to %d (default %d) for IPv4, always %d for IPv6",
@@ -244,7 +241,7 @@ func parseClusterSubnet(t string) (ClusterSubnet, bool) {
 	return ClusterSubnet{CIDR: p, HostPrefixLen: host}, host >= max(low, p.Bits()) && host <= high
 }
 
-// listenAddress takes where a server listens.
+// listenAddress accepts the address on which a server listens.
 func listenAddress() kind[string] {
 	return kind[string]{allowed: "an IP address and a port, e.g. 0.0.0.0:9409 or [::]:9409", parse: func(t string) (string, bool) {
 		host, port, err := net.SplitHostPort(t)
@@ -261,7 +258,7 @@ func validPort(t string) bool {
 	return err == nil && p > 0
 }
 
-// serverURL takes the address of the API server.
+// serverURL accepts the URL of the API server.
 func serverURL() kind[string] {
 	return kind[string]{allowed: "a URL, http://host:port or https://host:port", parse: func(t string) (string, bool) {
 		u, err := url.Parse(t)
@@ -272,8 +269,7 @@ func serverURL() kind[string] {
 	}}
 }
 
-// endpoints takes the members of a database cluster. "tcp://" is an older way
-// to write "tcp:".
+// endpoints accepts the members of a database cluster. "tcp://" is an older form of "tcp:".
 func endpoints() kind[[]Endpoint] {
 	k := list("tcp:HOST:PORT, ssl:HOST:PORT or unix:PATH, several of one scheme separated by commas, IPv6 in brackets", parseEndpoint)
 	items := k.parse
@@ -307,7 +303,7 @@ func parseEndpoint(t string) (Endpoint, bool) {
 	return Endpoint{}, false
 }
 
-// validHost says whether t is an IP address or looks like a DNS name.
+// validHost reports whether t is an IP address or looks like a DNS name.
 func validHost(t string) bool {
 	if _, err := netip.ParseAddr(t); err == nil {
 		return true

@@ -7,30 +7,30 @@ import (
 	"sync"
 )
 
-// Sources is where settings come from, the strongest first.
+// Sources are the sources of settings, in order of precedence.
 type Sources struct {
-	// Flags holds what the command line gave, by the name of the flag without
-	// dashes; see Flags.
+	// Flags holds the values on the command line, by the name of the flag without dashes;
+	// see Flags.
 	Flags map[string]string
-	// File is the configuration file; nil where there is none.
+	// File is the configuration file; nil if there is none.
 	File *File
 	// LookupEnv reads the environment; nil reads nothing.
 	LookupEnv func(name string) (string, bool)
-	// ExternalIDs reads the external_ids of Open vSwitch. It is called at most
-	// once, and only where a setting that may be there came from nowhere else.
-	// Nil reads nothing; an error becomes a Notice.
+	// ExternalIDs reads the external_ids of Open vSwitch. It is called at most once, and
+	// only if a setting that they may contain has no other source. Nil reads nothing; an
+	// error becomes a Notice.
 	ExternalIDs func() (map[string]string, error)
-	// ReadFile is called for files that the configuration names and that must be
-	// readable at start: certificates and keys. Nil checks none.
+	// ReadFile is called for configured files that must be readable at startup:
+	// certificates and keys. Nil checks none.
 	ReadFile func(path string) ([]byte, error)
-	// WithoutNorthbound says that the process has nothing to do with the northbound
-	// database: its key and certificates may be missing.
+	// WithoutNorthbound is true if the process does not use the northbound database: its
+	// key and certificates may be missing.
 	WithoutNorthbound bool
-	// WithoutSouthbound says the same of the southbound database.
+	// WithoutSouthbound is the same for the southbound database.
 	WithoutSouthbound bool
 }
 
-// given is a text and the place it came from.
+// given is a value as text, and where it came from.
 type given struct{ where, text string }
 
 // loader is one run of Load.
@@ -43,10 +43,10 @@ type loader struct {
 	notices []Notice
 }
 
-// Load reads every option from the strongest source that has it, parses it and
-// checks the whole. The error, if any, is about the first option in the order
-// of the table, fits on one line and names the setting, its value and what is
-// allowed. Notices tell of settings that were accepted without effect.
+// Load reads every option from the source with the highest precedence that has it, parses
+// it and validates the whole configuration. The error, if any, is about the first option in
+// the order of the table, fits on one line and has the setting, its value and what is
+// allowed. Notices list settings that were accepted without effect.
 func Load(s Sources) (Config, []Notice, error) {
 	l := &loader{sources: s, from: map[*Option]given{}}
 	l.ids = sync.OnceValue(l.readExternalIDs)
@@ -67,8 +67,8 @@ func Load(s Sources) (Config, []Notice, error) {
 	return l.config, l.notices, nil
 }
 
-// readExternalIDs asks Open vSwitch. That it cannot be asked is no error: every
-// setting it may hold has other sources.
+// readExternalIDs queries Open vSwitch. A failure is not an error, as every setting in
+// external_ids has other sources.
 func (l *loader) readExternalIDs() map[string]string {
 	if l.sources.ExternalIDs == nil {
 		return nil
@@ -96,7 +96,7 @@ func (l *loader) set(o *Option) error {
 	return nil
 }
 
-// pick returns the strongest source's text, and whether the user gave it.
+// pick returns the value with the highest precedence, and whether the user set it.
 func (l *loader) pick(o *Option) (given, bool) {
 	for _, flag := range []string{o.Flag, o.OldFlag} {
 		if text, ok := l.sources.Flags[flag]; ok && flag != "" {
@@ -126,7 +126,7 @@ func (l *loader) pick(o *Option) (given, bool) {
 	return given{"default of " + o.Name(), o.Default}, false
 }
 
-// sameAsDefault says whether text asks for what happens anyway.
+// sameAsDefault reports whether text is equivalent to the default.
 func (o *Option) sameAsDefault(text string) bool {
 	if o.Boolean() {
 		a, _ := boolean().parse(text)
@@ -136,8 +136,8 @@ func (o *Option) sameAsDefault(text string) bool {
 	return text == o.Default
 }
 
-// option returns the option that fills a field of l.config, so that checks name
-// fields and never flags.
+// option returns the option that sets a field of l.config, so that checks refer to fields
+// and never to flags.
 func (l *loader) option(field any) *Option {
 	for _, o := range Options {
 		if o.value.field != nil && o.value.field(&l.config) == field {
@@ -150,13 +150,13 @@ func (l *loader) option(field any) *Option {
 // origin returns where the value of a field came from.
 func (l *loader) origin(field any) given { return l.from[l.option(field)] }
 
-// refuse is the error about the value of a field.
+// refuse returns an error about the value of a field.
 func (l *loader) refuse(field any, problem, allowed string) error {
 	g := l.origin(field)
 	return &Error{Where: g.where, Value: g.text, Problem: problem, Allowed: allowed}
 }
 
-// readable checks that the file a field names can be read.
+// readable checks that the file named by a field can be read.
 func (l *loader) readable(field *string, what string) error {
 	if l.sources.ReadFile == nil || *field == "" {
 		return nil

@@ -13,29 +13,30 @@ type Option struct {
 	Section, Key string
 	// OldSection and OldKey are a deprecated place of the same option.
 	OldSection, OldKey string
-	// Env is the environment variable that is read where flag and file are silent.
+	// Env is the environment variable that is read if neither flag nor file has the option.
 	Env string
 	// ExternalID is the key in Open vSwitch's external_ids that is read after Env.
 	ExternalID string
-	// Default is used where no source speaks. Where it is empty, so may be the
-	// value: the field then keeps its zero value.
+	// Default is used if no source has the option. If it is empty, the value may be empty
+	// too: the field then keeps its zero value.
 	Default string
 	// Usage says what the option does, in one sentence without a full stop.
 	Usage string
-	// NoEffect says why a value is accepted but changes nothing; empty for an
-	// option that acts. An option may fill a field that nobody reads yet.
+	// NoEffect says why a value is accepted without effect; empty for an option that has
+	// one. An option may set a field that is not used yet.
 	NoEffect string
 
 	value value
 }
 
-// Allowed says which values the option takes.
+// Allowed describes the values that the option accepts.
 func (o *Option) Allowed() string { return o.value.allowed }
 
-// Boolean says whether the flag may stand without a value.
+// Boolean reports whether the flag may be given without a value.
 func (o *Option) Boolean() bool { return o.value.boolean }
 
-// Name returns how the option is spoken of: its flag, or its place in the file.
+// Name returns the name of the option in messages: its flag, or its section and key in the
+// file.
 func (o *Option) Name() string {
 	if o.Flag != "" {
 		return "--" + o.Flag
@@ -43,24 +44,25 @@ func (o *Option) Name() string {
 	return "[" + o.Section + "] " + o.Key
 }
 
-// value is the typed half of an option.
+// value is the typed part of an option.
 type value struct {
 	allowed string
 	boolean bool
-	// set parses text and stores it; false where the text is not allowed.
+	// set parses text and stores it; it returns false if the text is not allowed.
 	set func(c *Config, text string) bool
-	// field points to what set stores into; nil for an option without effect.
+	// field returns a pointer to the field that set stores into; nil for an option without
+	// effect.
 	field func(c *Config) any
 }
 
-// kind is a type of value: what it takes, and how that is read.
+// kind is a type of value: what it accepts, and how it is parsed.
 type kind[T any] struct {
 	allowed string
 	boolean bool
 	parse   func(text string) (T, bool)
 }
 
-// to is a value of kind k that is stored in the field.
+// to returns a value of kind k that is stored in the field.
 func to[T any](k kind[T], field func(*Config) *T) value {
 	return value{
 		allowed: k.allowed,
@@ -76,7 +78,7 @@ func to[T any](k kind[T], field func(*Config) *T) value {
 	}
 }
 
-// unused is a value of kind k that is checked and dropped.
+// unused returns a value of kind k that is checked and dropped.
 func unused[T any](k kind[T]) value {
 	return value{
 		allowed: k.allowed,

@@ -8,8 +8,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// Options is the table of everything that can be set, in the order of the
-// sections of the file. It is read only.
+// Options is the table of everything that can be set, in the order of the sections of the
+// file. It is read-only.
 var Options = slices.Concat(
 	programOptions, defaultOptions, loggingOptions, monitoringOptions, cniOptions, kubernetesOptions,
 	metricsOptions, pageOptions, traceOptions, northOptions, southOptions, gatewayOptions, masterHAOptions,
@@ -303,6 +303,6 @@ func join(f topology.Family, field func(*Config) *netip.Prefix) value {
 }
 
 func masquerade(f topology.Family, field func(*Config) *netip.Prefix) value {
-	// Addresses up to .5 have a meaning, so eight are the least.
+	// Addresses up to .5 are used, so the minimum is eight.
 	return to(prefix(f, 3), field)
 }

@@ -85,8 +85,7 @@ var kubernetesOptions = []*Option{
 	},
 }
 
-// databaseOptions returns the options of one OVN database. They are the same
-// for both, only the names differ.
+// databaseOptions returns the options of one OVN database. They differ only in their names.
 func databaseOptions(flag, section, label, externalID string, db func(*Config) *Database) []*Option {
 	dir := "/etc/openvswitch/ovn" + flag
 	return []*Option{
@@ -255,7 +254,8 @@ var featureOptions = []*Option{
 	without("enable-dns-name-resolver", "Resolve DNS names for EgressFirewall", "EgressFirewall objects are not enforced"),
 }
 
-// without is a feature other programs have under this name and this one has not.
+// without returns the option of a feature that other programs have under this name but this
+// one does not.
 func without(flag, usage, why string) *Option {
 	return &Option{
 		Flag: flag, Section: "ovnkubernetesfeature", Key: flag, Default: "false", Usage: usage,

@@ -10,10 +10,10 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// minMTU6 is the least MTU a link with IPv6 may have.
+// minMTU6 is the minimum MTU of a link with IPv6.
 const minMTU6 = 1280
 
-// validate checks what more than one option is involved in.
+// validate performs checks that involve more than one option.
 func (l *loader) validate() error {
 	for _, check := range []func() error{
 		l.checkFamilies, l.checkOverlaps, l.checkMTU, l.checkNextHops, l.checkExternalGateways, l.checkElection, l.checkMetricsTLS, l.checkPage,
@@ -47,7 +47,7 @@ func familyNames(fams []topology.Family) string {
 	return strings.Join(names, " and ")
 }
 
-// checkFamilies: one service range for each family of pods.
+// checkFamilies checks that there is one service range for each family of pods.
 func (l *loader) checkFamilies() error {
 	services := l.config.Kubernetes.ServiceCIDRs
 	want, have := l.config.Families(), familiesOf(services)
@@ -63,7 +63,7 @@ func (l *loader) checkFamilies() error {
 		fmt.Sprintf("one range for each of %s, the families of %s %q", familyNames(want), pods.where, pods.text))
 }
 
-// checkOverlaps: no address has two meanings.
+// checkOverlaps checks that ranges with different uses do not overlap.
 func (l *loader) checkOverlaps() error {
 	c := &l.config
 	type use struct {
@@ -78,7 +78,7 @@ func (l *loader) checkOverlaps() error {
 		{&c.Gateway.V4MasqueradeSubnet, []netip.Prefix{c.Gateway.V4MasqueradeSubnet}},
 		{&c.Gateway.V6MasqueradeSubnet, []netip.Prefix{c.Gateway.V6MasqueradeSubnet}},
 	}
-	var seen []use // one prefix each
+	var seen []use // with one prefix each
 	for _, u := range uses {
 		for _, p := range u.prefixes {
 			for _, s := range seen {
@@ -113,7 +113,7 @@ func (l *loader) checkNextHops() error {
 	return nil
 }
 
-// checkExternalGateways: the second uplink is another than the gateway's.
+// checkExternalGateways checks that the second uplink differs from the gateway's.
 func (l *loader) checkExternalGateways() error {
 	g := &l.config.Gateway
 	if g.ExternalGatewayInterface != "" && g.ExternalGatewayInterface == g.Interface {
@@ -122,7 +122,7 @@ func (l *loader) checkExternalGateways() error {
 	return nil
 }
 
-// checkElection: what client-go's leader election asks for.
+// checkElection checks the requirements of client-go's leader election.
 func (l *loader) checkElection() error {
 	ha := &l.config.MasterHA
 	if ha.RenewDeadline >= ha.LeaseDuration {
@@ -142,7 +142,8 @@ func (l *loader) checkMetricsTLS() error {
 	return l.checkPair(&m.ServerKey, &m.ServerCert)
 }
 
-// checkPage: whoever opens the page sends a token, which nobody on the way may read.
+// checkPage checks that the page has TLS unless it is on a loopback address: users of the
+// page send a token, which must not be readable on the network.
 func (l *loader) checkPage() error {
 	p := &l.config.Page
 	if at, err := netip.ParseAddrPort(p.BindAddress); p.Key == "" && p.Cert == "" && err == nil && !at.Addr().IsLoopback() {
@@ -152,7 +153,7 @@ func (l *loader) checkPage() error {
 	return l.checkPair(&p.Key, &p.Cert)
 }
 
-// checkPair: a key and its certificate are given together or not at all.
+// checkPair checks that a key and its certificate are given together or not at all.
 func (l *loader) checkPair(key, cert *string) error {
 	switch {
 	case *key == "" && *cert != "":
@@ -168,7 +169,7 @@ func (l *loader) checkPair(key, cert *string) error {
 	return nil
 }
 
-// checkDatabase: ssl needs its three files, and only ssl takes them.
+// checkDatabase checks that the three files are given with ssl, and only then.
 func (l *loader) checkDatabase(db *Database) error {
 	for _, field := range []*string{&db.PrivKey, &db.Cert, &db.CACert} {
 		o := l.option(field)

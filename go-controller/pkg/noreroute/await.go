@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// Union returns a and what b has beside it: while policies of both may be there, the
-// set has both.
+// Union returns the addresses of a and b: while policies for both may exist, the set has
+// both.
 func Union(a, b []netip.Addr) []netip.Addr {
 	all := slices.Clone(a)
 	for _, addr := range b {
@@ -19,23 +19,23 @@ func Union(a, b []netip.Addr) []netip.Addr {
 	return all
 }
 
-// Follow says that somebody writes the set to the database and calls Written. Only then
-// is there anything to wait for.
+// Follow declares that the set will be written to the database, followed by calls of
+// Written. Without it Await does not wait.
 func (p *PodSet) Follow() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.followed = true
 }
 
-// Version numbers the state of the set; a later one is higher.
+// Version returns the version of the set; later states have higher versions.
 func (p *PodSet) Version() uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.version
 }
 
-// Written says that the database has the set as it was at a version, and the policies
-// that look at it.
+// Written reports that the database has the set as of a version, and the policies that
+// refer to it.
 func (p *PodSet) Written(version uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -44,8 +44,9 @@ func (p *PodSet) Written(version uint64) {
 	p.progress = make(chan struct{})
 }
 
-// Await waits until the database has all that was added for some objects. What leads
-// a pod away is written then: before, it would lead away what the pod has for nodes too.
+// Await waits until the database has everything that was added for some objects. Policies
+// that reroute a pod must be written afterwards: before, they would reroute its traffic to
+// nodes too.
 func (p *PodSet) Await(ctx context.Context, objects ...string) error {
 	for {
 		missing, progress := p.missing(objects)
@@ -60,8 +61,8 @@ func (p *PodSet) Await(ctx context.Context, objects ...string) error {
 	}
 }
 
-// missing returns one of the objects whose addresses the database lacks, "" for none,
-// and what is closed when it is worth to ask again.
+// missing returns one of the objects whose addresses the database lacks, "" for none, and a
+// channel that is closed when the result may have changed.
 func (p *PodSet) missing(objects []string) (string, <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// TestAwait: what an object has got is there once somebody has written it, or a later state;
-// what it has lost, what others have, and what nobody writes is nothing to wait for.
+// TestAwait: Await waits until an object's added addresses, or a later state, are written;
+// it does not wait for removed addresses, those of other objects, or a set that is not
+// written at all.
 func TestAwait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := NewPodSet()

@@ -1,18 +1,15 @@
-// Package noreroute plans the policies that keep east-west traffic away from the
-// egress features, and the address sets they look at: traffic between pods and
-// to the join network goes its usual way, and so does traffic of the features'
-// pods to any host, a node or an API server, which is marked so that it leaves with
-// the address of the pod's node. What means another machine on each node, such as link-local addresses, they reach by their
-// own node in the same way.
+// Package noreroute plans the policies that exempt east-west traffic from the egress features, and the address sets
+// that these policies use. Traffic between pods and to the join network takes its usual path, and so does traffic from
+// the features' pods to any host (a node or an API server), which is marked so that it leaves with the address of the
+// pod's node. In the same way, pods reach addresses that refer to a different machine on each node, such as link-local
+// addresses, through their own node.
 //
-// EgressIP and EgressService share them; they are there while either is enabled.
-// The pods of each feature are one address set with one owner, so a pod that
-// comes or goes is the update of a single row. PodSet is where a feature says
-// which pods are its own.
+// EgressIP and EgressService share the policies, which exist while either feature is enabled. The pods of each feature
+// are one address set with one owner, so adding or removing a pod updates a single row. Each feature reports its pods
+// through a PodSet.
 //
-// Invariants: one key writes all of it; the address sets are there before the
-// policies that name them, and go after them; a feature that has not told its
-// pods yet, after a restart, keeps what the database has.
+// Invariants: one key writes all rows; the address sets are written before the policies that refer to them, and deleted
+// after them; until a feature has reported its pods after a restart, its addresses in the database are kept.
 //
 // Callers: noreroute/master applies; the egress features fill the PodSets.
 package noreroute

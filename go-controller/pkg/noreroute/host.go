@@ -8,11 +8,11 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// ChainMark is the hosts' chain that marks what pods send to hosts, where the mark
-// of the policies is lost on the way to the kernel.
+// ChainMark is the chain on hosts that marks traffic from pods to hosts, if the mark of the
+// policies is lost on the way to the kernel.
 const ChainMark = "OVN-KUBE-POD-TO-NODE"
 
-// positionMark puts the jump before those of the features, which ask for the mark.
+// positionMark places the jump before those of the features, which match the mark.
 const positionMark = 10
 
 // Chains declares the chain for the given families.
@@ -28,8 +28,8 @@ func markChain(f topology.Family) host.ChainKey {
 	return host.ChainKey{Family: f, Table: "mangle", Name: ChainMark}
 }
 
-// MarkRules mark what comes from pods and is for one of the hosts, or for addresses
-// that they reach by their own node, in the given families.
+// MarkRules returns rules that mark traffic from pods to any of the hosts, or to addresses
+// that pods reach through their own node, in the given families.
 func MarkRules(hosts []netip.Addr, nodeLocal []netip.Prefix, families []topology.Family) host.Rules {
 	rules := host.Rules{}
 	mark := func(to netip.Prefix) {

@@ -9,9 +9,9 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// NodeLocal returns the ranges of addresses that mean another machine on each node,
-// such as that of a cloud's metadata: the link-local ones and those that the
-// configuration names, without what the cluster itself uses of them.
+// NodeLocal returns the ranges of addresses that refer to a different machine on each node,
+// such as a cloud's metadata service: the link-local and the configured ranges, without the
+// parts that the cluster itself uses.
 func NodeLocal(configured, used []netip.Prefix) []netip.Prefix {
 	var out []netip.Prefix
 	for _, p := range slices.Concat(topology.LinkLocal, configured) {
@@ -21,7 +21,7 @@ func NodeLocal(configured, used []netip.Prefix) []netip.Prefix {
 	return slices.Compact(out)
 }
 
-// without returns the parts of a range that share no address with any of others.
+// without returns the parts of a range that do not overlap any of others.
 func without(p netip.Prefix, others []netip.Prefix) []netip.Prefix {
 	i := slices.IndexFunc(others, p.Overlaps)
 	switch {
@@ -34,8 +34,8 @@ func without(p netip.Prefix, others []netip.Prefix) []netip.Prefix {
 	return append(without(halves[0], others), without(halves[1], others)...)
 }
 
-// NodeRows returns the rows of the addresses of hosts, which pods reach as if no egress
-// feature existed, and of those that they reach by their own node.
+// NodeRows returns the address sets of the hosts, which pods reach as if no egress feature
+// existed, and of the ranges that they reach through their own node.
 func NodeRows(n Network, hosts []netip.Addr) []nb.Row {
 	rows := SetRows(n, NodeIPs, hosts)
 	for i, f := range n.families() {

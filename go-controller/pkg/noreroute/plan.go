@@ -25,24 +25,24 @@ const (
 	NodeIPs           Set = topology.NodeIPSet
 )
 
-// Name is the name of the set's row of a family, as matches refer to it after "$".
+// Name returns the name of the set's row of a family, to which matches refer after "$".
 func (s Set) Name(f topology.Family) string { return string(s) + "_" + f.Match() }
 
-// Owner is the owner of the set's rows.
+// Owner returns the owner of the set's rows.
 func (s Set) Owner() nb.Owner { return nb.Owner{Feature: Feature, Object: string(s)} }
 
 // PolicyOwner is the owner of the policies.
 var PolicyOwner = nb.Owner{Feature: Feature, Object: "policies"}
 
-// Network is what the policies are about.
+// Network holds the address ranges that the policies depend on.
 type Network struct {
 	Cluster []netip.Prefix // pod subnets of the cluster
 	Join    []netip.Prefix // join subnets
-	// NodeLocal are ranges that pods reach by their own node; see the function.
+	// NodeLocal are ranges that pods reach through their own node; see the function.
 	NodeLocal []netip.Prefix
 }
 
-// families returns the families pods have.
+// families returns the families of pods.
 func (n Network) families() []topology.Family {
 	return slices.DeleteFunc(slices.Clone(topology.Families), func(f topology.Family) bool {
 		_, ok := topology.PrefixOf(f, n.Cluster)
@@ -50,8 +50,8 @@ func (n Network) families() []topology.Family {
 	})
 }
 
-// SetRows returns the rows of an address set, one a family. Addresses of
-// families that pods do not have are left out.
+// SetRows returns the rows of an address set, one per family. Addresses of families that
+// pods do not have are left out.
 func SetRows(n Network, s Set, addrs []netip.Addr) []nb.Row {
 	byFamily := map[topology.Family][]netip.Addr{}
 	for _, a := range addrs {

@@ -70,7 +70,7 @@ func TestRowIDsAreUnique(t *testing.T) {
 	}
 }
 
-// Every set that a policy names has a row of that very name.
+// Every set that a policy refers to has a row with exactly that name.
 func TestPoliciesNameTheSets(t *testing.T) {
 	for name, n := range networks {
 		there := map[string]bool{}
@@ -93,7 +93,7 @@ func TestPodSet(t *testing.T) {
 	p := NewPodSet()
 	changes := 0
 	p.Subscribe(func() {
-		p.Addrs() // a subscriber may ask
+		p.Addrs() // a subscriber may call this
 		changes++
 	})
 	steps := []struct {

@@ -13,8 +13,8 @@ type PodSet struct {
 	byObject map[string][]netip.Addr
 	count    map[netip.Addr]int // how many objects select an address
 	synced   bool
-	// version is that of the latest change, added that at which an object got an
-	// address, and written the last that the database has; see Await.
+	// version is the version of the latest change, added the version at which an object
+	// last got an address, and written the last version in the database; see Await.
 	version, written uint64
 	added            map[string]uint64
 	followed         bool
@@ -23,7 +23,7 @@ type PodSet struct {
 	moved            []func([]netip.Addr)
 }
 
-// NewPodSet returns an empty set that is not complete.
+// NewPodSet returns an empty, incomplete set.
 func NewPodSet() *PodSet {
 	return &PodSet{byObject: map[string][]netip.Addr{}, count: map[netip.Addr]int{}, added: map[string]uint64{}, progress: make(chan struct{})}
 }
@@ -35,8 +35,8 @@ func (p *PodSet) Subscribe(f func()) {
 	p.changed = append(p.changed, f)
 }
 
-// SubscribeAddrs adds a function that is called with the addresses that came or went.
-// It must not block.
+// SubscribeAddrs adds a function that is called with added and removed addresses. It must
+// not block.
 func (p *PodSet) SubscribeAddrs(f func([]netip.Addr)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -104,8 +104,8 @@ func (p *PodSet) Set(object string, addrs []netip.Addr) {
 	}
 }
 
-// MarkSynced says that every object has spoken once since the start. Until then
-// absence means nothing.
+// MarkSynced marks the set complete: every object has been set once since startup. Until
+// then the absence of an address means nothing.
 func (p *PodSet) MarkSynced() {
 	p.update(func() bool {
 		was := p.synced

@@ -6,10 +6,10 @@ import (
 	"testing"
 )
 
-// TestCostOfOpenClaims: what it takes to say why a claim has no node, and to
-// choose among many, does not grow with the nodes as a list of their names does.
+// TestCostOfOpenClaims: the cost of explaining why a claim has no node, and of choosing
+// among many, does not grow with the number of nodes like a list of their names.
 func TestCostOfOpenClaims(t *testing.T) {
-	const claims, limit = 500, 4 << 10 // bytes a claim
+	const claims, limit = 500, 4 << 10 // bytes per claim
 	var names []string
 	for i := range 1000 {
 		names = append(names, fmt.Sprintf("node-%03d", i))

@@ -10,7 +10,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fuzzed"
 )
 
-// FuzzAssign gives claims to nodes that can be anything.
+// FuzzAssign assigns claims to arbitrary nodes.
 func FuzzAssign(f *testing.F) {
 	for _, seed := range []string{"", "\x02\x00\x00\x00\x01\x02\x03", "\x02\x01\x01\x01\x00\x05\x01\x02\x03\x01\x02\x03\x01\x02\x03", "the quick brown fox jumps"} {
 		f.Add([]byte(seed))

@@ -5,30 +5,30 @@ import (
 	"time"
 )
 
-// unheardPercent of the nodes, and more than unheardFew, have to be unheard of before it is
-// taken for an outage: Kubernetes itself goes by these numbers when it stops to evict pods
-// (--unhealthy-zone-threshold of kube-controller-manager).
+// unheardPercent of the nodes, and more than unheardFew, must have stopped reporting before
+// this counts as an outage. Kubernetes itself uses these numbers when it stops evicting
+// pods (--unhealthy-zone-threshold of kube-controller-manager).
 const (
 	unheardPercent = 55
 	unheardFew     = 2
 )
 
-// unheardGrace is how long a node counts as ready when Kubernetes has lost sight of it: it says
-// so of one node after the other, and the first of all of them are not to give up what they
-// have. One that is dead is known to be by its probes, and long before.
+// unheardGrace is how long a node counts as ready after its Ready condition became Unknown: in
+// an outage Kubernetes marks one node after another, and the first ones should not lose what
+// they have. A dead node is detected by its probes long before that.
 const unheardGrace = 5 * time.Second
 
-// unheardReturn is how long after a node is ready again it is still taken for one of those that
-// Kubernetes had lost sight of: kubelets come back one by one, each when it happens to report,
-// which it does every ten seconds, and more often fails to at an API server that has just started.
+// unheardReturn is how long a node that is ready again still counts as one that had stopped
+// reporting: after an outage kubelets come back one by one, each at its next report. They report
+// every ten seconds, and reports to an API server that has just started often fail.
 const unheardReturn = time.Minute
 
-// Unheard remembers since when nothing is heard of nodes. The zero value is ready to use, by
+// Unheard remembers since when nodes have not reported. The zero value is ready to use, by
 // one goroutine at a time.
 type Unheard struct{ since map[string]time.Time }
 
-// Ready is ReadyInOutage with that grace. It returns after what time it may have another
-// answer, too; 0 if only other nodes would change it.
+// Ready is ReadyInOutage with unheardGrace. It also returns after what time the result may
+// change; 0 if only other nodes would change it.
 func (u *Unheard) Ready(now time.Time, nodes []Node) ([]Node, time.Duration) {
 	since := map[string]time.Time{}
 	ready, rest := ReadyInOutage(now, nodes)
@@ -53,12 +53,13 @@ func (u *Unheard) Ready(now time.Time, nodes []Node) ([]Node, time.Duration) {
 	return ready, rest
 }
 
-// ReadyInOutage returns nodes as they are to be placed on where they are probed. Kubernetes
-// says Unknown of a node whose kubelet it has not heard for a while. If that is so of most
-// nodes at once, or of all, it is more likely that Kubernetes was away, as after an outage of
-// the API server: then they count as ready, and reachability alone decides, until all kubelets
-// have had time to report. What a kubelet itself says of its node is always believed. It
-// returns after what time it may have another answer, too; 0 if only other nodes would change it.
+// ReadyInOutage returns the nodes with the readiness to use for placement if nodes are probed.
+// Kubernetes sets the Ready condition to Unknown if a kubelet has not reported for a while. If
+// that affects most or all nodes at once, the more likely reason is that Kubernetes itself was
+// unavailable, as after an outage of the API server: these nodes then count as ready, and only
+// reachability decides, until all kubelets have had time to report. What a kubelet itself reports
+// about its node always counts. ReadyInOutage also returns after what time the result may change;
+// 0 if only other nodes would change it.
 func ReadyInOutage(now time.Time, nodes []Node) ([]Node, time.Duration) {
 	unheard, back, rest := 0, 0, time.Duration(0)
 	for _, n := range nodes {
@@ -81,7 +82,7 @@ func ReadyInOutage(now time.Time, nodes []Node) ([]Node, time.Duration) {
 	return nodes, rest
 }
 
-// sooner returns the shorter of two waits, of which 0 is none.
+// sooner returns the shorter of two waits; 0 means no wait.
 func sooner(a, b time.Duration) time.Duration {
 	if a == 0 || b == 0 {
 		return max(a, b)

@@ -9,9 +9,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// letters makes a node of each letter. r is ready, b is ready again since the time back, n says that it is not, u is one that
-// Kubernetes has not heard of and that answers, d one that does not answer, q one that was
-// not probed long enough.
+// letters returns a node for each letter: r is ready, b is ready again since the time back, n is not ready. The
+// kubelets of u, d and q have stopped reporting: u answers probes, d does not, and q was not probed long enough.
 func letters(text string, back time.Time) []Node {
 	var nodes []Node
 	for i, r := range text {
@@ -29,7 +28,7 @@ func letters(text string, back time.Time) []Node {
 	return nodes
 }
 
-// counted has the letters of nodes that count as ready in upper case.
+// counted returns text with the letters of nodes that count as ready in upper case.
 func counted(text string, nodes []Node) string {
 	got := []byte(text)
 	for i, n := range nodes {
@@ -85,8 +84,8 @@ func TestReadyInOutage(t *testing.T) {
 	}
 }
 
-// TestBackSince: a node that is ready again counts as one that was lost for a minute, with clocks
-// that differ by less.
+// TestBackSince: a node that is ready again counts as lost for a minute, if clocks differ by less
+// than that.
 func TestBackSince(t *testing.T) {
 	for _, c := range []struct {
 		since time.Duration
@@ -114,7 +113,7 @@ func TestBackSince(t *testing.T) {
 	}
 }
 
-// TestUnheard: each step is after so long, and says how long to wait for another answer.
+// TestUnheard: each step has a time, and how long to wait for a different result.
 func TestUnheard(t *testing.T) {
 	type step struct {
 		after       time.Duration

@@ -8,11 +8,11 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// Reach is what is known of a node's reachability.
+// Reach is the reachability of a node.
 type Reach uint8
 
-// The states of reachability. Unknown is that of a node not probed long enough:
-// it keeps what it has and gets nothing new.
+// The states of reachability. A node that has not been probed long enough is Unknown: it
+// keeps its claims and gets no new ones.
 const (
 	Unknown Reach = iota
 	Alive
@@ -24,13 +24,13 @@ func (r Reach) String() string {
 	return [...]string{"unknown", "alive", "dead"}[r]
 }
 
-// Reachability tells which nodes can be reached.
+// Reachability provides the reachability of nodes.
 type Reachability interface {
 	Reach(node string) Reach
-	// Probed is closed once something is known of the nodes that there are first, or they
-	// have had time enough to answer.
+	// Probed is closed once the state of the initial nodes is known, or they have had
+	// enough time to answer.
 	Probed() <-chan struct{}
-	// Subscribe has a function called for each change of a node's state.
+	// Subscribe registers a function that is called for each change of a node's state.
 	Subscribe(func(node string))
 }
 
@@ -38,13 +38,13 @@ type Reachability interface {
 type Node struct {
 	topology.Node
 	Reach Reach
-	// NotAcknowledging: it can be reached, but has not acknowledged in time what it was given.
+	// NotAcknowledging: the node can be reached, but has not acknowledged its claims in time.
 	NotAcknowledging bool
-	// Stuck: its ovn-controller does not put in force what is in the database.
+	// Stuck: the node's ovn-controller does not apply changes of the database.
 	Stuck bool
 }
 
-// Reason says why a node may not have a claim. The empty Reason is no objection.
+// Reason is why a node may not have a claim. The empty Reason means no objection.
 type Reason string
 
 // The reasons Assign itself gives; a claim's Allow adds its own.
@@ -58,49 +58,48 @@ const (
 	Stuck            Reason = "has an ovn-controller that does not apply changes"
 )
 
-// Reasons returns those that Assign itself gives.
+// Reasons returns the reasons that Assign itself gives.
 func Reasons() []Reason {
 	return []Reason{NotReady, Unreachable, NotProbedYet, GroupOnNode, NodeGone, NotAcknowledging, Stuck}
 }
 
-// Claim asks for a node.
+// Claim is a request for a node.
 type Claim struct {
 	// Key is unique, e.g. "ns/svc".
 	Key string
 	// Allow returns why a node cannot serve the claim (labels, addresses,
 	// endpoints); nil allows every node.
 	Allow func(Node) Reason
-	// Avoid returns why a node gets nothing new and gives up what it has as soon
-	// as another can take it; until then it keeps it. nil avoids none. One that does
-	// not acknowledge, or whose ovn-controller is stuck, gets what no other may have:
-	// it may be merely slow.
+	// Avoid returns why a node gets no new claims and gives up existing ones as soon as
+	// another node can take them; nil avoids no node. A node that is avoided because it
+	// does not acknowledge, or because its ovn-controller is stuck, still gets claims that
+	// no other node may have: it may just be slow.
 	Avoid func(Node) Reason
-	// Group keeps claims apart: those of one group never share a node. Empty: none.
+	// Group separates claims: those of one group never share a node. Empty: no group.
 	Group string
 	// Prefer is the node that serves the claim now; empty: none.
 	Prefer string
 }
 
-// Result is the answer to one claim.
+// Result is the result for one claim.
 type Result struct {
 	Node string // empty: no node may have it
-	// Rejected are the nodes by what speaks against them, where Node is empty.
+	// Rejected holds the rejected nodes by reason, if Node is empty.
 	Rejected map[Reason]Rejection
-	// Left is why the preferred node was not kept; empty where it was, and where
-	// there was none.
+	// Left is why the preferred node was not kept; empty if it was, or if there was none.
 	Left Reason
 }
 
-// Rejection says which nodes a reason speaks against.
+// Rejection holds the nodes that were rejected for one reason.
 type Rejection struct {
 	Count int
 	First []string // the first of them by name, at most listed
 }
 
-// listed is how many nodes are named for each reason: the line ends up in an Event.
+// listed is how many nodes are listed for each reason: the text is used in an Event.
 const listed = 5
 
-// add adds a node, which come in the order of their names.
+// add adds a node. Nodes are added in the order of their names.
 func (r Rejection) add(node string) Rejection {
 	if r.Count++; len(r.First) < listed {
 		r.First = append(r.First, node)
@@ -108,8 +107,8 @@ func (r Rejection) add(node string) Rejection {
 	return r
 }
 
-// Explain says in a line why there is no node: "no nodes", or each reason with
-// its nodes, sorted.
+// Explain returns, in one line, why there is no node: "no nodes", or each reason with its
+// nodes, sorted.
 func (r Result) Explain() string {
 	if len(r.Rejected) == 0 {
 		return "no nodes"
@@ -126,8 +125,8 @@ func (r Result) Explain() string {
 	return strings.Join(parts, "; ")
 }
 
-// Assign gives each claim a node, or none. Where two claims have one key, the
-// first in the order of Group, Prefer counts.
+// Assign assigns each claim a node, or none. If two claims have the same key, the first in
+// the order of Group, Prefer counts.
 func Assign(nodes []Node, claims []Claim) map[string]Result {
 	a := assignment{
 		nodes:  map[string]*Node{},
@@ -159,7 +158,7 @@ func Assign(nodes []Node, claims []Claim) map[string]Result {
 	return a.result
 }
 
-// sorted returns the claims in the order of their keys, each key once.
+// sorted returns the claims sorted by key, each key once.
 func sorted(claims []Claim) []Claim {
 	s := slices.Clone(claims)
 	slices.SortFunc(s, func(a, b Claim) int {
@@ -179,8 +178,8 @@ type assignment struct {
 	result map[string]Result
 }
 
-// object returns why n may not have c; staying says that c is there already, and
-// may stay where it is rather not to be.
+// object returns why n may not have c. With staying, c is already on n, so that reasons to
+// avoid n do not count.
 func (a *assignment) object(n *Node, c Claim, staying bool) Reason {
 	switch {
 	case !n.Ready:
@@ -220,8 +219,8 @@ func (a *assignment) give(c Claim, node string) {
 	}
 }
 
-// keep leaves c where it is, if that is still allowed and nothing speaks for
-// another node, and returns why not.
+// keep leaves c on its node if that is still allowed and not to be avoided; otherwise it
+// returns why not.
 func (a *assignment) keep(c Claim) Reason {
 	if why := a.mayStay(c); why != "" {
 		return why
@@ -245,15 +244,15 @@ func (a *assignment) mayStay(c Claim) Reason {
 	return a.object(n, c, true)
 }
 
-// candidate is a claim that has no node, and who may have it.
+// candidate is a claim without a node, and the nodes that may have it.
 type candidate struct {
 	claim Claim
-	may   []uint64 // a bit for each of names
+	may   []uint64 // one bit for each of names
 	count int
 }
 
-// place finds nodes for claims that have none. Those with the fewest candidates
-// go first, so that a choosy claim is not left without by one that had a choice.
+// place finds nodes for claims that have none. Claims with the fewest candidates go first,
+// so that no claim loses its only candidate to a claim that had a choice.
 func (a *assignment) place(claims []Claim) {
 	todo := make([]candidate, 0, len(claims))
 	for _, c := range claims {
@@ -272,7 +271,7 @@ func (a *assignment) place(claims []Claim) {
 		best := a.best(t.claim, func(i int) bool { return t.may[i/64]&(1<<(i%64)) != 0 })
 		if best == "" && a.mayStay(t.claim) == "" {
 			delete(a.left, t.claim.Key)
-			best = t.claim.Prefer // rather not there, but nobody else can
+			best = t.claim.Prefer // to be avoided, but no other node can
 		}
 		if best == "" {
 			best = a.best(t.claim, func(i int) bool { return a.lastResort(a.nodes[a.names[i]], t.claim) })
@@ -299,13 +298,13 @@ func (a *assignment) best(c Claim, may func(i int) bool) string {
 	return best
 }
 
-// lastResort reports whether n may have c where no better node can.
+// lastResort reports whether n may have c if no better node can.
 func (a *assignment) lastResort(n *Node, c Claim) bool {
 	why := a.object(n, c, false)
 	return (why == NotAcknowledging || why == Stuck) && n.Reach == Alive
 }
 
-// rejected returns what speaks against each node for a claim that none can have.
+// rejected returns why each node was rejected for a claim that none can have.
 func (a *assignment) rejected(c Claim) map[Reason]Rejection {
 	rejected := map[Reason]Rejection{}
 	for _, name := range a.names {
@@ -318,9 +317,9 @@ func (a *assignment) rejected(c Claim) map[Reason]Rejection {
 	return rejected
 }
 
-// before reports whether a key rather goes to x than to y: to the less loaded; among
-// equals to the higher rendezvous hash of key and node, which spreads the keys and does
-// not change where another node comes or goes.
+// before reports whether x is preferred to y: the less loaded node is, and among equally
+// loaded ones that with the higher rendezvous hash of key and node, which spreads the keys
+// and does not change when another node is added or removed.
 func (a *assignment) before(x string, hx uint64, y string, hy uint64) bool {
 	if a.load[x] != a.load[y] {
 		return a.load[x] < a.load[y]
@@ -341,7 +340,7 @@ func rendezvous(key, node string) uint64 {
 	for i := range len(node) {
 		v = (v ^ uint64(node[i])) * prime
 	}
-	// FNV's high bits hardly depend on the last bytes: mix before comparing.
+	// The high bits of FNV hardly depend on the last bytes: mix before comparing.
 	v ^= v >> 33
 	v *= 0xff51afd7ed558ccd
 	v ^= v >> 33

@@ -31,7 +31,7 @@ func only(names ...string) func(Node) Reason {
 	}
 }
 
-// avoid has rather other nodes than the named.
+// avoid prefers other nodes to the named ones.
 func avoid(names ...string) func(Node) Reason {
 	return func(n Node) Reason {
 		if slices.Contains(names, n.Name) {
@@ -136,7 +136,7 @@ func TestEveryRejectedNodeHasItsReason(t *testing.T) {
 	}
 }
 
-// random makes a problem of some nodes and claims.
+// random returns random nodes and claims.
 func random(r *rand.Rand) ([]Node, []Claim) {
 	var nodes []Node
 	for i := range 1 + r.IntN(6) {
@@ -172,7 +172,7 @@ func TestPropertiesOfAssign(t *testing.T) {
 		got := Assign(nodes, claims)
 		checkValid(t, nodes, claims, got)
 
-		// The order of the input is of no consequence.
+		// The order of the input does not matter.
 		n2, c2 := slices.Clone(nodes), slices.Clone(claims)
 		r.Shuffle(len(n2), func(i, j int) { n2[i], n2[j] = n2[j], n2[i] })
 		r.Shuffle(len(c2), func(i, j int) { c2[i], c2[j] = c2[j], c2[i] })
@@ -180,8 +180,8 @@ func TestPropertiesOfAssign(t *testing.T) {
 			t.Fatalf("another order, another answer: %s", d)
 		}
 
-		// The answer, once in the statuses, is its own answer; and a node that
-		// comes back or is new takes nothing away from others.
+		// With the result in the statuses, Assign returns the same result again; and a node
+		// that comes back or is new takes nothing away from others.
 		for i := range claims {
 			claims[i].Prefer = got[claims[i].Key].Node
 		}
@@ -249,7 +249,7 @@ func TestNewClaimsSpread(t *testing.T) {
 	if d := cmp.Diff(map[string]int{"n1": 250, "n2": 250, "n3": 250, "n4": 250}, load); d != "" {
 		t.Error(d)
 	}
-	// Single services of many clusters do not all land on the first node.
+	// Single Services in many clusters are not all placed on the first node.
 	first := map[string]int{}
 	for _, c := range claims {
 		first[Assign(alive("n1", "n2", "n3", "n4"), []Claim{c})[c.Key].Node]++

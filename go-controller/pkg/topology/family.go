@@ -5,8 +5,8 @@ import (
 	"net/netip"
 )
 
-// Family is an IP address family. Code that differs only in the family takes
-// one as an argument instead of being written twice.
+// Family is an IP address family. Code that differs only in the family takes it as an
+// argument instead of being written twice.
 type Family uint8
 
 // The two families. Their values are the IP version numbers.
@@ -18,8 +18,8 @@ const (
 // Families lists both families in the order rows and rules are written.
 var Families = []Family{IPv4, IPv6}
 
-// FamilyOf returns the family of addr. An IPv4-mapped IPv6 address is IPv6:
-// addresses are unmapped where they enter the program.
+// FamilyOf returns the family of addr. An IPv4-mapped IPv6 address is IPv6: addresses are
+// unmapped when they are read.
 func FamilyOf(addr netip.Addr) Family {
 	if addr.Is4() {
 		return IPv4
@@ -70,8 +70,8 @@ func HostPrefix(addr netip.Addr) netip.Prefix {
 	return netip.PrefixFrom(addr, addr.BitLen())
 }
 
-// IsOfAll reports whether an address of a network is no host's: it is that of the network itself,
-// which IPv6 gives to all routers, or the broadcast address of IPv4.
+// IsOfAll reports whether an address of a network cannot belong to a host: it is the network
+// address, which in IPv6 is the anycast address of all routers, or the IPv4 broadcast address.
 func IsOfAll(network netip.Prefix, a netip.Addr) bool {
 	if !network.Contains(a) || network.Bits() >= a.BitLen()-1 {
 		return false
@@ -88,9 +88,9 @@ func last(network netip.Prefix) netip.Addr {
 	return netip.AddrFrom4(b)
 }
 
-// NthAddr returns the address that is n above the network address of p, e.g.
-// 1 for the router of a node subnet and 2 for its management port. It returns
-// the zero Addr where that address is not in p.
+// NthAddr returns the address that is n above the network address of p, e.g. 1 for the
+// router of a node subnet and 2 for its management port. It returns the zero Addr if that
+// address is not in p.
 func NthAddr(p netip.Prefix, n uint64) netip.Addr {
 	b := p.Masked().Addr().AsSlice()
 	for i := len(b) - 1; i >= 0 && n > 0; i-- {
@@ -105,22 +105,21 @@ func NthAddr(p netip.Prefix, n uint64) netip.Addr {
 	return addr
 }
 
-// MACOf derives the MAC address that belongs to an address: 0a:58 and the
-// four bytes of an IPv4 address in hex; for IPv6, 0a:58 and the last four
-// bytes of the address. It is total: to the zero Addr belongs 0a:58:00:00:00:00.
+// MACOf returns the MAC address that is derived from an address: 0a:58 and the four bytes
+// of an IPv4 address in hex; for IPv6, 0a:58 and the last four bytes of the address. For
+// the zero Addr it returns 0a:58:00:00:00:00.
 func MACOf(addr netip.Addr) string {
 	b := addr.As16()
 	return fmt.Sprintf("0a:58:%02x:%02x:%02x:%02x", b[12], b[13], b[14], b[15])
 }
 
-// IsUnicast reports whether addr can be the address of one pod, node or router: it
-// is none that means all, many or nobody, it has no zone, and it is not an IPv4
-// address in the form of an IPv6 one.
+// IsUnicast reports whether addr can be the address of a single pod, node or router: it is
+// a global unicast address without zone, and not an IPv4-mapped IPv6 address.
 func IsUnicast(addr netip.Addr) bool {
 	return addr.IsGlobalUnicast() && !addr.Is4In6() && addr.Zone() == ""
 }
 
-// ForgottenMAC is the source of frames by which a bridge tells the host of the end of a
-// connection that the node has forgotten. It goes with 255.255.255.255, which is nobody's; that of
-// zeros goes with the networks of IPv6 as well.
+// ForgottenMAC is the source of frames by which a bridge tells the host about the end of a
+// connection that the node has forgotten. It corresponds to 255.255.255.255, which no host has;
+// the one of zeros also corresponds to IPv6 network addresses.
 const ForgottenMAC = "0a:58:ff:ff:ff:ff"

@@ -2,7 +2,7 @@ package topology
 
 // Names of the rows that exist once in a cluster.
 const (
-	// ClusterRouter is the distributed router all node switches attach to.
+	// ClusterRouter is the distributed router that all node switches are attached to.
 	ClusterRouter = "ovn_cluster_router"
 	// JoinSwitch connects the cluster router with every gateway router.
 	JoinSwitch = "join"
@@ -16,19 +16,20 @@ const (
 	IntegrationBridge = "br-int"
 	// PhysicalNetwork is the name that bridge mappings and localnet ports share.
 	PhysicalNetwork = "physnet"
-	// ExternalGatewayNetwork is the same for the second uplink, for external gateways.
+	// ExternalGatewayNetwork is the same for the second uplink, which is for external
+	// gateways.
 	ExternalGatewayNetwork = "exgatewayphysnet"
 )
 
-// NodeIPSet is the address set of all addresses of nodes and API servers; the row of a
+// NodeIPSet is the address set of all addresses of nodes and API servers; the row of each
 // family has the family's match prefix as suffix.
 const NodeIPSet = "node_ips"
 
-// ChainSNATMgmtPort is the nat chain of packets that leave the host by the
-// management port; services put exceptions before its last rule.
+// ChainSNATMgmtPort is the nat chain for packets that leave the host through the management
+// port; Services insert exceptions before its last rule.
 const ChainSNATMgmtPort = "OVN-KUBE-SNAT-MGMTPORT"
 
-// Load balancer groups: a load balancer in one of them is on all of its members.
+// Load balancer groups: a load balancer in a group applies to all of its members.
 const (
 	// ClusterLBGroup has every node switch and every gateway router.
 	ClusterLBGroup = "clusterLBGroup"
@@ -68,8 +69,8 @@ func ExternalToGateway(node string) string { return "etor-" + GatewayRouter(node
 // ExternalSwitch is the name of the node's external switch.
 func ExternalSwitch(node string) string { return "ext_" + node }
 
-// secondUplinkPrefix begins the names of what connects the gateway router with the
-// second uplink.
+// secondUplinkPrefix is the prefix of the names of switches and ports that connect the
+// gateway router to the second uplink.
 const secondUplinkPrefix = "exgw-"
 
 // ExternalGatewayPort is the gateway router's port on the external switch of the second

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// GatewayMode says how pod traffic leaves a node.
+// GatewayMode determines how pod traffic leaves a node.
 type GatewayMode string
 
 // The gateway modes.
@@ -19,23 +19,23 @@ const (
 	GatewayShared GatewayMode = "shared"
 )
 
-// Node is what the planners know of a node. Parts that are not known yet are
-// empty: a node is planned as far as it is known.
+// Node is what the planners know about a node. Unknown parts are empty: a node is planned
+// as far as it is known.
 type Node struct {
 	Name   string
 	Labels map[string]string
 	Ready  bool // the Ready condition is True
-	// ReadySince is when the Ready condition became what it is.
+	// ReadySince is when the Ready condition last changed.
 	ReadySince time.Time
-	// ReadyUnknown: the Ready condition is Unknown, since nothing has been heard of the kubelet.
+	// ReadyUnknown: the Ready condition is Unknown, because the kubelet has not reported.
 	ReadyUnknown bool
 	// Unschedulable: the node is cordoned.
 	Unschedulable bool
 	// EgressAssignable: the node may hold egress addresses.
 	EgressAssignable bool
-	// Draining: the node is to hand over the egress addresses it holds.
+	// Draining: the node has to hand over its egress addresses.
 	Draining bool
-	Subnets  []netip.Prefix // pod subnets, at most one a family, in cluster subnet order
+	Subnets  []netip.Prefix // pod subnets, at most one per family, in cluster subnet order
 	Join     []netip.Prefix // addresses of the gateway router on the join switch
 	Chassis  string         // OVS system-id
 	// ManagementMAC is the MAC address of the management port.
@@ -49,29 +49,30 @@ type Node struct {
 	Gateway Gateway
 }
 
-// Gateway is the external attachment of a node as its l3-gateway-config
-// annotation tells it.
+// Gateway is the external attachment of a node according to its l3-gateway-config
+// annotation.
 type Gateway struct {
-	Mode        GatewayMode // empty while the node has not said
+	Mode        GatewayMode // empty if not set by the node yet
 	InterfaceID string      // name of the localnet port, e.g. "breth0_node1"
 	MAC         string
 	Addrs       []netip.Prefix
 	NextHops    []netip.Addr
 	NodePort    bool
 	VLAN        int // 0: untagged
-	// External is the attachment to the second network, for external gateways alone.
+	// External is the attachment to the second network, which is only for external
+	// gateways.
 	External ExternalAttachment
 }
 
-// ExternalAttachment is what a node has on the network of its second uplink. The zero
-// value stands for a node without one.
+// ExternalAttachment is the attachment of a node to the network of its second uplink. It is
+// zero for a node without one.
 type ExternalAttachment struct {
 	InterfaceID string // name of the localnet port, e.g. "breth1_node1"
 	MAC         string
 	Addrs       []netip.Prefix
 }
 
-// Known reports whether there is a second uplink, and enough is known of it.
+// Known reports whether there is a second uplink and enough is known about it.
 func (e ExternalAttachment) Known() bool {
 	return e.InterfaceID != "" && e.MAC != "" && len(e.Addrs) > 0
 }
@@ -81,8 +82,8 @@ func (e ExternalAttachment) Reaches(a netip.Addr) bool {
 	return e.Known() && slices.ContainsFunc(e.Addrs, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// UplinkPort returns the port of the node's gateway router that an external gateway is
-// reached by.
+// UplinkPort returns the port of the node's gateway router through which an external
+// gateway is reached.
 func (n Node) UplinkPort(gateway netip.Addr) string {
 	if n.Gateway.External.Reaches(gateway) {
 		return ExternalGatewayPort(n.Name)
@@ -93,8 +94,8 @@ func (n Node) UplinkPort(gateway netip.Addr) string {
 // RouterAddr returns the address of the cluster router in a node subnet: its first.
 func RouterAddr(subnet netip.Prefix) netip.Addr { return NthAddr(subnet, 1) }
 
-// RouterMAC returns the MAC address that goes with the addresses for all subnets of a
-// node, which must not be empty: it is made of the IPv4 one, where there is one.
+// RouterMAC returns the MAC address of the cluster router's port for all subnets of a node,
+// which must not be empty. It is derived from the IPv4 address, if there is one.
 func RouterMAC(subnets []netip.Prefix) string {
 	if s, ok := PrefixOf(IPv4, subnets); ok {
 		return MACOf(RouterAddr(s))
@@ -105,27 +106,27 @@ func RouterMAC(subnets []netip.Prefix) string {
 // ManagementAddr returns the address of the management port in a node subnet: its second.
 func ManagementAddr(subnet netip.Prefix) netip.Addr { return NthAddr(subnet, 2) }
 
-// ServicePortAddr returns the address in a node subnet by which the management port
-// gets what carries MarkServicePort: the address of the network, which is nobody's.
-// Open vSwitch in userspace loses marks on the way to the kernel, but not the MAC
-// address that goes with this one.
+// ServicePortAddr returns the address in a node subnet through which the management port
+// gets packets that carry MarkServicePort: the network address, which no host has. Open
+// vSwitch in userspace loses marks on the way to the kernel, but not the MAC address of
+// this address.
 func ServicePortAddr(subnet netip.Prefix) netip.Addr { return NthAddr(subnet, 0) }
 
-// ServicePortMAC returns the MAC address that goes with the addresses for all
-// subnets of a node, which must not be empty.
+// ServicePortMAC returns the MAC address of ServicePortAddr for all subnets of a node,
+// which must not be empty.
 func ServicePortMAC(subnets []netip.Prefix) string { return MACOf(ServicePortAddr(subnets[0])) }
 
-// LocalServiceAddr returns the address in a masquerade range under which a node's
-// switch answers for services whose traffic from outside stays on the node: its
-// third (169.254.169.3, fd69::3).
+// LocalServiceAddr returns the address in a masquerade range on which a node's switch
+// serves Services whose external traffic stays on the node: its third (169.254.169.3,
+// fd69::3).
 func LocalServiceAddr(masquerade netip.Prefix) netip.Addr { return NthAddr(masquerade, 3) }
 
-// HairpinAddr returns the address in a masquerade range that a pod sees as client
-// when it reaches itself by way of a service: its fifth.
+// HairpinAddr returns the address in a masquerade range that a pod sees as client when it
+// reaches itself through a Service: its fifth.
 func HairpinAddr(masquerade netip.Prefix) netip.Addr { return NthAddr(masquerade, 5) }
 
-// ManagementAddrs returns the management port's addresses, one a family. A subnet
-// without room for one has none.
+// ManagementAddrs returns the management port's addresses, one per family. A subnet that is
+// too small has none.
 func (n Node) ManagementAddrs() []netip.Addr {
 	addrs := make([]netip.Addr, 0, len(n.Subnets))
 	for _, s := range n.Subnets {
@@ -146,31 +147,31 @@ func (n Node) HostAddr(network netip.Prefix) netip.Addr {
 	return netip.Addr{}
 }
 
-// HasGateway reports whether enough is known of the node for its gateway router:
-// its chassis, its join address and its external attachment.
+// HasGateway reports whether enough is known about the node for its gateway router: its
+// chassis, its join address and its external attachment.
 func (n Node) HasGateway() bool {
 	return n.Chassis != "" && len(n.Subnets) > 0 && len(n.Join) > 0 && n.Gateway.Mode != "" &&
 		n.Gateway.InterfaceID != "" && n.Gateway.MAC != "" && len(n.Gateway.Addrs) > 0
 }
 
-// PodNetwork is what the master decided for a pod: the value of its
-// pod-networks annotation.
+// PodNetwork is what the master assigned to a pod: the value of its pod-networks
+// annotation.
 type PodNetwork struct {
 	MAC      string
-	Addrs    []netip.Prefix // with the length of the node subnet, at most one a family
-	Gateways []netip.Addr   // one a family, in the order of Addrs
+	Addrs    []netip.Prefix // with the prefix length of the node subnet, at most one per family
+	Gateways []netip.Addr   // one per family, in the order of Addrs
 }
 
-// PodAddresses is what the databases of OVN say of the logical port of a pod, which
-// nobody but masters writes.
+// PodAddresses are the addresses of a pod's logical port in the OVN databases, which only
+// masters write.
 type PodAddresses struct {
 	UID   string // of the pod that the port is for
 	MAC   string
 	Addrs []netip.Addr
 }
 
-// Network returns what a pod with these addresses has on a node with these
-// subnets; false where an address is in none of them, or two are in one.
+// Network returns the PodNetwork of a pod with these addresses on a node with these
+// subnets; false if an address is in none of them, or two are in the same one.
 func (p PodAddresses) Network(subnets []netip.Prefix) (PodNetwork, bool) {
 	n := PodNetwork{MAC: p.MAC}
 	for _, s := range subnets {
@@ -188,9 +189,8 @@ func (p PodAddresses) Network(subnets []netip.Prefix) (PodNetwork, bool) {
 	return n, len(n.Addrs) > 0 && len(n.Addrs) == len(p.Addrs) && len(seen) == len(n.Addrs)
 }
 
-// ParsePodAddresses reads an entry of the addresses of a port: "MAC IP4 IP6". It
-// returns false for anything but a MAC address and then one unicast address of a
-// family.
+// ParsePodAddresses parses an entry of the addresses of a port: "MAC IP4 IP6". It returns
+// false for anything but a MAC address followed by one unicast address per family.
 func ParsePodAddresses(text string) (p PodAddresses, ok bool) {
 	words := strings.Fields(text)
 	if len(words) < 2 || len(words) > 1+len(Families) || !IsMAC(words[0]) {
@@ -215,7 +215,7 @@ func IsMAC(text string) bool {
 	return err == nil && len(mac) == 6 && mac[0]&1 == 0
 }
 
-// Same reports whether two networks are the same to a pod, however they are written.
+// Same reports whether two networks are equivalent, regardless of notation and order.
 func (n PodNetwork) Same(o PodNetwork) bool {
 	return strings.EqualFold(n.MAC, o.MAC) && sameSet(n.Addrs, o.Addrs, netip.Prefix.Compare) &&
 		sameSet(n.Gateways, o.Gateways, netip.Addr.Compare)
@@ -228,14 +228,14 @@ func sameSet[T comparable](a, b []T, compare func(T, T) int) bool {
 	return slices.Equal(a, b)
 }
 
-// Attachment is a network a pod is attached to besides the cluster's own.
+// Attachment is an additional network that a pod is attached to.
 type Attachment struct {
-	Name  string // "namespace/name", or as its plug-in calls it
+	Name  string // "namespace/name", or the plugin's name for it
 	Addrs []netip.Addr
 }
 
-// GatewayAddresses returns the node's own addresses of a family, which its gateway router
-// has too: at most one on each network.
+// GatewayAddresses returns the node's own addresses of a family that its gateway router
+// shares: at most one on each network.
 func (n Node) GatewayAddresses(f Family) []netip.Addr {
 	var addrs []netip.Addr
 	for _, from := range [][]netip.Prefix{n.Gateway.Addrs, n.Primary} {

@@ -4,44 +4,44 @@ import "math"
 
 // Priorities of the logical router policies on ClusterRouter; a higher one wins.
 const (
-	// PriorityNoPod drops what is for a cluster address and has got past the load balancers,
-	// and what is for the range of pods and for no node's subnet: a
-	// default route would lead it out and back in.
+	// PriorityNoPod drops traffic to cluster addresses that no load balancer has handled,
+	// and traffic to the pod ranges outside all node subnets: a default route would send it
+	// out and back in.
 	PriorityNoPod = 1005
-	// PriorityNodeLocal sends traffic of pods to their own node's address to
-	// the management port.
+	// PriorityNodeLocal sends traffic from pods to their own node's address to the
+	// management port.
 	PriorityNodeLocal = 1004
-	// PriorityGatewayPodToNode sends what pods with external gateways have for nodes to
-	// the management port of their own: it is not for the gateways.
+	// PriorityGatewayPodToNode sends traffic to nodes from pods with external gateways to
+	// the management port of their own node: it must not go to the gateways.
 	PriorityGatewayPodToNode = 502
-	// PriorityHybridRoute sends traffic of pods with external gateways to the
-	// gateway router in local gateway mode.
+	// PriorityHybridRoute sends traffic from pods with external gateways to the gateway
+	// router in local gateway mode.
 	PriorityHybridRoute = 501
-	// PriorityServicePortInside keeps what pods send from the port of a Service to
-	// pods, routers and nodes away from PriorityServicePort.
+	// PriorityServicePortInside exempts traffic from the port of a Service to pods, routers
+	// and nodes from PriorityServicePort.
 	PriorityServicePortInside = 104
-	// PriorityServicePort takes what pods of the egress features send from the port
-	// of a Service that keeps the addresses of its clients to where replies can be
-	// told from the rest: replies have to go back the way the client came. In local
-	// gateway mode it also takes that of pods with external gateways to the gateway
-	// router, which has these connections.
+	// PriorityServicePort sends traffic of pods of the egress features from the port of a
+	// Service that preserves client addresses to where replies can be distinguished from
+	// other packets: replies have to go back the way the client came. In local gateway mode
+	// it also sends such traffic of pods with external gateways to the gateway router,
+	// which tracks these connections.
 	PriorityServicePort = 103
-	// PriorityNoReroute keeps east-west traffic away from the egress features.
+	// PriorityNoReroute exempts east-west traffic from the egress features.
 	PriorityNoReroute = 102
-	// PriorityEgressService steers endpoints of an EgressService to its host.
+	// PriorityEgressService routes traffic from endpoints of an EgressService to its host.
 	PriorityEgressService = 101
-	// PriorityEgressIP steers pods of an EgressIP to its egress nodes.
+	// PriorityEgressIP routes traffic from pods of an EgressIP to its egress nodes.
 	PriorityEgressIP = 100
 )
 
-// PriorityUntranslated is that of the policies on gateway routers that mark what is to
-// leave with the addresses of pods.
+// PriorityUntranslated is the priority of the policies on gateway routers that mark traffic
+// that leaves with pod addresses.
 const PriorityUntranslated = 100
 
-// PriorityExternalGateway is that of the policies on gateway routers that let pods use
-// the second uplink whose gateways are there, and PriorityNoExternalGateway that of those
-// that keep all other traffic away from it: to be on a network makes a router send there
-// what is for it.
+// PriorityExternalGateway is the priority of the policies on gateway routers that allow the
+// second uplink for pods whose external gateways are there, and PriorityNoExternalGateway
+// the priority of those that keep all other traffic off it: a router connected to a network
+// would otherwise send traffic for that network there.
 const (
 	PriorityExternalGateway   = 60
 	PriorityNoExternalGateway = 50
@@ -49,13 +49,13 @@ const (
 
 // Priorities of ip rules on the nodes; a lower one wins.
 const (
-	// RuleInside keeps what is for pods, Services and nodes in the main table, and what is marked
-	// MarkNodeReply.
+	// RuleInside routes traffic to pods, Services and nodes, and packets marked MarkNodeReply, by
+	// the main table.
 	RuleInside = 4999
 	// RuleEgressServiceNetwork looks up the table of an EgressService's network.
 	RuleEgressServiceNetwork = 5000
-	// RulePodToNode sends packets marked MarkPodToNode to the main table, and what
-	// pods send that an EgressService serves.
+	// RulePodToNode routes packets marked MarkPodToNode, and traffic from pods that an
+	// EgressService serves, by the main table.
 	RulePodToNode = 5999
 	// RuleEgressIP looks up the table of an EgressIP's secondary interface.
 	RuleEgressIP = 6000
@@ -64,26 +64,26 @@ const (
 // MainTable is the number of the kernel's main routing table.
 const MainTable = 254
 
-// MarkPodToNode (0x3f0) marks pod-to-node traffic, and what pods reach by their own
-// node, which must leave with the node's address whatever egress feature selects the
-// pod.
+// MarkPodToNode (0x3f0) marks traffic from pods to nodes and to addresses that pods reach
+// through their own node. It must leave with the node's address, whichever egress feature
+// selects the pod.
 const MarkPodToNode = 1008
 
-// MarkServicePort (0x3f1) marks what pods of the egress features send from the port
-// of a Service that keeps the addresses of its clients. Only replies may leave with
-// the address of the node.
+// MarkServicePort (0x3f1) marks traffic of pods of the egress features from the port of a
+// Service that preserves client addresses. Only replies may leave with the address of the
+// node.
 const MarkServicePort = 1009
 
-// MarkNodeReply (0x3f3) marks on nodes what pods answer to who has called them by an address of
-// the node, which the node's own routes are for.
+// MarkNodeReply (0x3f3) marks, on nodes, replies of pods to clients that connected through an
+// address of the node. They follow the node's own routes.
 const MarkNodeReply = 1011
 
-// MarkUntranslated (0x3f2) marks what pods with external gateways send that is meant to
-// leave with their own addresses. Nothing else may.
+// MarkUntranslated (0x3f2) marks traffic from pods with external gateways that is meant to
+// leave with the pods' own addresses. No other traffic may.
 const MarkUntranslated = 1010
 
-// MarkReset (0x3f4) marks what a node answers to pods that close connections which it has
-// forgotten. It belongs to no connection that OVN knows, which would drop it.
+// MarkReset (0x3f4) marks a node's replies to pods that close connections which the node
+// has forgotten. They belong to no connection known to OVN, which would drop them.
 const MarkReset = 1012
 
 // Conntrack values on the external bridge.
@@ -96,8 +96,8 @@ const (
 	ConntrackMarkHost = 2
 )
 
-// SecondZone returns the conntrack zone of the bridge for external gateways, given that of
-// the external bridge: the one after it.
+// SecondZone returns the conntrack zone of the bridge for external gateways: the one after
+// that of the external bridge.
 func SecondZone(zone int) int {
 	if zone >= math.MaxUint16 {
 		return zone - 1

@@ -2,12 +2,11 @@ package topology
 
 import "net/netip"
 
-// LinkLocal are the addresses that mean something on one link only. What pods send to
-// them, such as to the address of a cloud's metadata, is for who answers beside their
-// own node.
+// LinkLocal are the link-local ranges. Traffic from pods to them, for example to a cloud's
+// metadata service, is for hosts on a link of the pod's own node.
 var LinkLocal = []netip.Prefix{netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("fe80::/10")}
 
-// Everywhere returns the range of all addresses of a family.
+// Everywhere returns the prefix of all addresses of a family.
 func Everywhere(f Family) netip.Prefix {
 	if f == IPv4 {
 		return netip.PrefixFrom(netip.IPv4Unspecified(), 0)

@@ -7,8 +7,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// Whatever an address or prefix is, nothing here panics, and what follows from
-// nonsense is nothing.
+// Whatever an address or prefix is, nothing here panics, and invalid input results in
+// nothing.
 func TestNonsenseHasNoAddresses(t *testing.T) {
 	full := netip.MustParsePrefix("10.244.77.0/32")
 	for _, p := range []netip.Prefix{

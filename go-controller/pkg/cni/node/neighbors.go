@@ -12,12 +12,11 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// keepNeighbors writes the MAC addresses of this node's pods and of the router to the other
-// nodes' pods into the kernel's neighbor table. Otherwise the kernel resolves them
-// repeatedly through the management port, and for IPv6 ovn-controller has to answer: if
-// that is not running, replies that the kernel forwards to pods would stop after half a
-// minute. Without an entry the kernel resolves the address itself, so a failure is only
-// logged.
+// keepNeighbors adds this node's pods, and the router that leads to all other pods, to the
+// kernel's neighbor table. Otherwise the kernel resolves them repeatedly through the
+// management port, and for IPv6 ovn-controller has to answer: if that is not running,
+// replies that the kernel forwards to pods would stop after half a minute. Without an entry
+// the kernel resolves the address itself, so a failure is only logged.
 func (s *Server) keepNeighbors(ctx context.Context) {
 	s.neighbors.Lock()
 	defer s.neighbors.Unlock()

@@ -11,8 +11,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// TestPodsAreAwaited: whoever adds a pod learns when the database has it, and the
-// policies that look at the set.
+// TestPodsAreAwaited: whoever adds a pod can wait until the database has it and the
+// policies that refer to the set.
 func TestPodsAreAwaited(t *testing.T) {
 	for _, owner := range []nb.Owner{noreroute.EgressIPPods.Owner(), noreroute.PolicyOwner} {
 		w := newWorld(t)

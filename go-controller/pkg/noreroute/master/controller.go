@@ -16,17 +16,16 @@ import (
 // key is the only key.
 const key = "noreroute"
 
-// Deps is what the controller works with. A feature that is not enabled has a
-// nil PodSet; where both are nil everything is removed, but for the addresses of the
-// nodes where others need them.
+// Deps are the dependencies of the controller. The PodSet of a disabled feature is nil. If
+// both are nil, everything is removed, except the addresses of the hosts if NodeIPs is set.
 type Deps struct {
-	// Addresses knows the hosts, whose addresses pods reach as if no feature existed.
+	// Addresses provides the hosts, whose addresses pods reach as if no feature existed.
 	Addresses         *reservedsnapshot.Addresses
 	Writer            nb.Database
 	Network           noreroute.Network
 	EgressIPPods      *noreroute.PodSet
 	EgressServicePods *noreroute.PodSet
-	// NodeIPs says that others refer to the addresses of the hosts.
+	// NodeIPs is true if others use the address set of the hosts.
 	NodeIPs bool
 }
 
@@ -36,7 +35,7 @@ type Controller struct {
 	queue *queue.Controller
 }
 
-// New returns the controller. The informers of the addresses are started by the caller.
+// New returns the controller. The caller starts the informers of Addresses.
 func New(deps Deps) (*Controller, error) {
 	c := &Controller{deps: deps}
 	c.queue = queue.New("noreroute", c.reconcile)
@@ -58,7 +57,7 @@ func New(deps Deps) (*Controller, error) {
 	return c, nil
 }
 
-// Run works until ctx is done.
+// Run runs the controller until ctx is done.
 func (c *Controller) Run(ctx context.Context) error { return c.queue.Run(ctx, 1) }
 
 // Attempted is closed when the policies are in place for the first time.
@@ -69,8 +68,7 @@ func (c *Controller) reconcile(ctx context.Context, _ string) error {
 		return c.remove(ctx)
 	}
 	written := c.written()
-	// One after the other: a policy that names a set which is not there is no
-	// policy to OVN.
+	// One after another: OVN ignores a policy that refers to a set which does not exist.
 	if err := c.pods(ctx, noreroute.EgressIPPods, c.deps.EgressIPPods); err != nil {
 		return err
 	}
@@ -87,7 +85,8 @@ func (c *Controller) reconcile(ctx context.Context, _ string) error {
 	return nil
 }
 
-// written returns what tells the sets that the database has them as they are now.
+// written returns a function that reports to the sets that the database has their present
+// state.
 func (c *Controller) written() func() {
 	versions := map[*noreroute.PodSet]uint64{}
 	for _, pods := range []*noreroute.PodSet{c.deps.EgressIPPods, c.deps.EgressServicePods} {
@@ -102,14 +101,15 @@ func (c *Controller) written() func() {
 	}
 }
 
-// nodeIPs writes the address set of the hosts and of what pods reach by their own node.
+// nodeIPs writes the address sets of the hosts and of the ranges that pods reach through
+// their own node.
 func (c *Controller) nodeIPs(ctx context.Context) error {
 	return c.apply(ctx, noreroute.NodeIPs.Owner(), noreroute.NodeRows(c.deps.Network, c.deps.Addresses.Hosts()))
 }
 
-// pods writes the address set of a feature's pods. While the feature has not
-// told them all, addresses are only added: one that is missing may belong to an
-// object that could not be reconciled yet.
+// pods writes the address set of a feature's pods. Until the feature has reported all of
+// them, addresses are only added: a missing one may belong to an object that could not be
+// reconciled yet.
 func (c *Controller) pods(ctx context.Context, set noreroute.Set, source *noreroute.PodSet) error {
 	if source == nil {
 		return c.apply(ctx, set.Owner(), noreroute.SetRows(c.deps.Network, set, nil))
@@ -121,7 +121,7 @@ func (c *Controller) pods(ctx context.Context, set noreroute.Set, source *norero
 	return c.apply(ctx, set.Owner(), noreroute.SetRows(c.deps.Network, set, addrs))
 }
 
-// remove deletes the policies before the address sets they name.
+// remove deletes the policies before the address sets that they refer to.
 func (c *Controller) remove(ctx context.Context) error {
 	if err := c.apply(ctx, noreroute.PolicyOwner, nil); err != nil {
 		return err

@@ -40,7 +40,7 @@ var network = noreroute.Network{
 	Cluster: prefixes("10.244.0.0/16", "fd00:10:244::/48"), Join: prefixes("100.64.0.0/16", "fd98::/64"),
 }
 
-// router stands for the base network, which makes the router in its own time.
+// router stands for the base network, which creates the router independently.
 var router = nb.Row{ID: "router", Model: &nbdb.LogicalRouter{Name: topology.ClusterRouter}}
 
 type world struct {
@@ -68,7 +68,7 @@ func node(name, primary string) *corev1.Node {
 	}}}
 }
 
-// start runs a controller and returns how to stop it.
+// start runs a controller and returns a function that stops it.
 func (w *world) start(ip, service *noreroute.PodSet) (*Controller, func()) {
 	w.t.Helper()
 	core := informers.NewSharedInformerFactory(w.kube, 0)
@@ -125,7 +125,8 @@ func complete(addrs ...string) *noreroute.PodSet {
 	return p
 }
 
-// TestPresentWhileEitherFeatureIs, and gone with the last of them.
+// TestPresentWhileEitherFeatureIs: the rows exist while either feature is enabled, and are
+// removed with the last of them.
 func TestPresentWhileEitherFeatureIs(t *testing.T) {
 	for name, pods := range map[string][2]*noreroute.PodSet{
 		"both": {complete(), complete()}, "EgressIP": {complete(), nil}, "EgressService": {nil, complete()},
@@ -153,7 +154,7 @@ func TestPresentWhileEitherFeatureIs(t *testing.T) {
 	}
 }
 
-// TestChangesAreOneTransaction: a pod or a host that comes is one row.
+// TestChangesAreOneTransaction: adding a pod or a host updates one row.
 func TestChangesAreOneTransaction(t *testing.T) {
 	w := newWorld(t)
 	pods := complete("10.244.0.5")
@@ -190,7 +191,7 @@ func TestChangesAreOneTransaction(t *testing.T) {
 	}
 }
 
-// TestRestartKeepsPods: until the feature has told its pods, the set stays.
+// TestRestartKeepsPods: until the feature has reported its pods, the set stays.
 func TestRestartKeepsPods(t *testing.T) {
 	w := newWorld(t)
 	c, stop := w.start(nil, complete("10.244.0.5", "10.244.0.6"))
@@ -201,7 +202,7 @@ func TestRestartKeepsPods(t *testing.T) {
 	c, _ = w.start(nil, pods)
 	w.seeded(c)
 	writes := w.nb.Writes()
-	pods.Set("ns/10.244.0.5", []netip.Addr{addr("10.244.0.5")}) // the first of them has spoken
+	pods.Set("ns/10.244.0.5", []netip.Addr{addr("10.244.0.5")}) // the first object is set
 	if _, err := w.kube.CoreV1().Nodes().Create(t.Context(), node("n3", "172.18.0.5/16"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +219,7 @@ func TestRestartKeepsPods(t *testing.T) {
 	})
 }
 
-// TestPodsAreAddedBeforeAllAreTold: an object that fails holds up no other.
+// TestPodsAreAddedBeforeAllAreTold: an object that fails does not delay others.
 func TestPodsAreAddedBeforeAllAreTold(t *testing.T) {
 	w := newWorld(t)
 	c, stop := w.start(nil, complete("10.244.0.5"))
@@ -233,7 +234,7 @@ func TestPodsAreAddedBeforeAllAreTold(t *testing.T) {
 	})
 }
 
-// TestOrder: policies are never there without the sets they name.
+// TestOrder: policies never exist without the sets that they refer to.
 func TestOrder(t *testing.T) {
 	w := newWorld(t)
 	broken := true
@@ -273,7 +274,8 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestRouterComesLater, and policies that others removed come back.
+// TestRouterComesLater: the policies are written once the router exists, and restored if
+// someone else removes them.
 func TestRouterComesLater(t *testing.T) {
 	w := newWorld(t)
 	if _, err := w.nb.Apply(t.Context(), nb.Owner{Feature: "network"}, nil); err != nil {

@@ -19,18 +19,17 @@ import (
 // key is the only key.
 const key = "marks"
 
-// pause is how long the switch is left alone that could not be asked.
+// pause is how long to wait after Open vSwitch could not be queried.
 const pause = 500 * time.Millisecond
 
-// Deps is what the controller works with.
+// Deps are the dependencies of the controller.
 type Deps struct {
-	// Addresses knows the hosts, whose addresses pods reach as if no feature existed.
+	// Addresses provides the hosts, whose addresses pods reach as if no feature existed.
 	Addresses *reservedsnapshot.Addresses
 	Chains    host.ChainWriter
-	// MarksLost reports whether packets reach the kernel without the marks that OVN
-	// gave them.
+	// MarksLost reports whether packets reach the kernel without the marks that OVN set.
 	MarksLost func(ctx context.Context) (bool, error)
-	// NodeLocal are ranges that pods reach by their own node.
+	// NodeLocal are ranges that pods reach through their own node.
 	NodeLocal []netip.Prefix
 	Families  []topology.Family
 }
@@ -42,7 +41,7 @@ type Controller struct {
 	attempted, synced chan struct{}
 }
 
-// New returns the controller. The informers of the addresses are started by the caller.
+// New returns the controller. The caller starts the informers of Addresses.
 func New(deps Deps) (*Controller, error) {
 	c := &Controller{deps: deps, attempted: make(chan struct{}), synced: make(chan struct{})}
 	c.queue = queue.New("noreroute-node", c.reconcile)
@@ -57,13 +56,13 @@ func New(deps Deps) (*Controller, error) {
 	return c, nil
 }
 
-// Attempted is closed when the rules were tried once, or none are needed.
+// Attempted is closed when writing the rules was attempted once, or none are needed.
 func (c *Controller) Attempted() <-chan struct{} { return c.attempted }
 
 // Synced is closed when the kernel has the rules, or needs none.
 func (c *Controller) Synced() <-chan struct{} { return c.synced }
 
-// Run works until ctx is done.
+// Run runs the controller until ctx is done.
 func (c *Controller) Run(ctx context.Context) error {
 	lost, known := c.marksLost(ctx)
 	if !known {
@@ -83,7 +82,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	return c.queue.Run(ctx, 1)
 }
 
-// marksLost asks until there is an answer; known is false where ctx ends before.
+// marksLost calls MarksLost until it succeeds; known is false if ctx ends before.
 func (c *Controller) marksLost(ctx context.Context) (lost, known bool) {
 	for {
 		lost, err := c.deps.MarksLost(ctx)

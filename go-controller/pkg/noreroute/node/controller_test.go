@@ -27,7 +27,7 @@ func node(name, primary string) *corev1.Node {
 	}}}
 }
 
-// run runs a controller, and waits until it has spoken.
+// run runs a controller and waits until it has written its rules or needs none.
 func run(t *testing.T, cs *fake.Clientset, lost func() (bool, error)) *hostfake.Chains {
 	t.Helper()
 	chains := hostfake.NewChains(noreroute.Chains(topology.Families))
@@ -61,8 +61,8 @@ func run(t *testing.T, cs *fake.Clientset, lost func() (bool, error)) *hostfake.
 	return chains
 }
 
-// TestMarks marks what is for any node or API server, as soon as the switch says that it
-// must be.
+// TestMarks: traffic to any node or API server is marked as soon as Open vSwitch reports
+// that marks are lost.
 func TestMarks(t *testing.T) {
 	cs := fake.NewClientset(node("a", "172.18.0.2/16"), node("b", "172.18.0.3/16"), &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kubernetes"},
@@ -83,7 +83,7 @@ func TestMarks(t *testing.T) {
 	}
 }
 
-// TestMarksOfOVN: nothing is to be done where OVN's own marks arrive.
+// TestMarksOfOVN: no rules are needed if OVN's own marks arrive.
 func TestMarksOfOVN(t *testing.T) {
 	cs := fake.NewClientset(node("a", "172.18.0.2/16"))
 	chains := run(t, cs, func() (bool, error) { return false, nil })
