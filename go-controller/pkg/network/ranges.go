@@ -49,7 +49,7 @@ type subnetPool struct {
 func newSubnetPool(s ClusterSubnet) *subnetPool {
 	p := &subnetPool{ClusterSubnet: s, size: 1 << min(s.HostPrefixLen-s.CIDR.Bits(), 62)}
 	// The first subnet of an IPv6 range has the same address as the range itself, so it is
-	// skipped: the n-th IPv4 subnet goes with the n+1-th IPv6 subnet.
+	// used last: the n-th IPv4 subnet goes with the n+1-th IPv6 subnet.
 	if s.CIDR.Addr().Is6() && p.size > 1 {
 		p.next = 1
 	}

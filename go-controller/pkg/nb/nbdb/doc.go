@@ -1,6 +1,6 @@
-// Package nbdb holds the models of the OVN northbound database: one struct a
-// table, with a field a column. Everything but this file is generated from the
-// installed schema by hack/generate-models.sh and never edited.
+// Package nbdb holds the models of the OVN northbound database: one struct per table, with
+// one field per column. Everything except this file is generated from the installed schema
+// by hack/generate-models.sh and never edited.
 //
-// Planners fill the models, nb/ovsdb writes them.
+// Planners fill in the models, nb/ovsdb writes them.
 package nbdb
