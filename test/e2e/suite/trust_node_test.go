@@ -43,6 +43,7 @@ var edited = []struct {
 		`{"default":{"mode":"shared","interface-id":"breth0_ovn-worker2","mac-address":"02:00:00:00:00:01","ip-addresses":["172.18.0.77/16"],"next-hops":["172.18.0.78"]}}`, false},
 	{"many host addresses", "host-addresses", `["10.99.0.1/24"` + strings.Repeat(`,"10.99.0.1/24"`, 10000) + `]`, true},
 	{"somebody's address", "host-addresses", `["172.18.0.1/16","203.0.113.7/24"]`, false},
+	{"a failure that did not happen", "node-network-failure", "no uplink", false},
 }
 
 // nodeAnnotations edits annotations of a node on which a pod sends all the time: nothing may move,

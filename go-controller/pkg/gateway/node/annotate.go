@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/gateway"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/attachment"
@@ -96,8 +97,11 @@ func (g *Gateway) publishFailure(ctx context.Context, missing string, failed err
 		value = kube.Value(missing + ": " + strings.ReplaceAll(failed.Error(), "\n", "; "))
 	}
 	n, err := g.Written.Lister().Get(g.Node)
-	if err != nil { // not registered yet: a lister returns no other error
+	if apierrors.IsNotFound(err) { // not registered yet
 		return nil
+	}
+	if err != nil {
+		return err
 	}
 	return kube.PatchNode(ctx, g.Kube, n, kube.Metadata{
 		Annotations: map[string]*string{kube.AnnotationNetworkFailure: value}, Unseen: &g.unseen,
