@@ -100,12 +100,14 @@ func packets(out string) (all []seenPacket) {
 		if i < 1 || i+1 >= len(fields) {
 			continue
 		}
-		src, _, _ := cutLast(fields[i-1], ".")
 		_, port, _ := cutLast(strings.TrimSuffix(fields[i+1], ":"), ".")
 		p := seenPacket{line: strings.TrimSpace(line)}
 		var err error
-		if p.src, err = netip.ParseAddr(src); err != nil {
-			continue
+		if p.src, err = netip.ParseAddr(fields[i-1]); err != nil { // not so of ICMP, which has no ports
+			src, _, _ := cutLast(fields[i-1], ".")
+			if p.src, err = netip.ParseAddr(src); err != nil {
+				continue
+			}
 		}
 		if n, err := strconv.ParseUint(port, 10, 16); err == nil {
 			p.port = uint16(n)

@@ -60,6 +60,7 @@ func (s *suite) replies(t *testing.T) {
 	for _, r := range all {
 		r.counted(t)
 	}
+	t.Run("Errors", all.errors)
 	all.step(t, "ovnkube restarts", func() {
 		for _, node := range nodes[1:] {
 			s.restartAndSettle(t, nodeProcess(node), "ovnkube-node", "service-node")
@@ -156,15 +157,15 @@ func (r *replying) serveLocally(t *testing.T) {
 	t.Helper()
 	ctx, services := t.Context(), r.Kube.CoreV1().Services(lab.Namespace)
 	policy := corev1.IPFamilyPolicyRequireDualStack
-	port := func(name string, p corev1.Protocol) corev1.ServicePort {
-		return corev1.ServicePort{Name: name, Protocol: p, Port: speakPort, TargetPort: intstr.FromInt32(speakPort)}
+	port := func(name string, p corev1.Protocol, number int32) corev1.ServicePort {
+		return corev1.ServicePort{Name: name, Protocol: p, Port: number, TargetPort: intstr.FromInt32(number)}
 	}
 	svc, err := services.Create(ctx, &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "spoken-to-" + r.name},
 		Spec: corev1.ServiceSpec{
 			Type: corev1.ServiceTypeLoadBalancer, ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal,
 			Selector: r.labels, IPFamilyPolicy: &policy, IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol},
-			Ports: []corev1.ServicePort{port("tcp", corev1.ProtocolTCP), port("udp", corev1.ProtocolUDP)},
+			Ports: []corev1.ServicePort{port("tcp", corev1.ProtocolTCP, speakPort), port("udp", corev1.ProtocolUDP, speakPort), port("closed", corev1.ProtocolUDP, closedPort)},
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {
@@ -187,12 +188,12 @@ func (r *replying) serveLocally(t *testing.T) {
 	r.service = svc
 }
 
-// ways returns the addresses and ports at which outside clients reach the pods, by protocol.
-func (r *replying) ways(t *testing.T, protocol corev1.Protocol) []netip.AddrPort {
+// ways returns the addresses and ports at which outside clients reach a port of the Service.
+func (r *replying) ways(t *testing.T, port string) []netip.AddrPort {
 	t.Helper()
 	var out []netip.AddrPort
 	for _, p := range r.service.Spec.Ports {
-		if p.Protocol != protocol {
+		if p.Name != port {
 			continue
 		}
 		for _, is4 := range []bool{true, false} {
@@ -205,7 +206,7 @@ func (r *replying) ways(t *testing.T, protocol corev1.Protocol) []netip.AddrPort
 			}
 		}
 		for _, a := range r.ingress {
-			out = append(out, netip.AddrPortFrom(a, speakPort))
+			out = append(out, netip.AddrPortFrom(a, uint16(p.Port)))
 		}
 	}
 	return out
@@ -215,7 +216,7 @@ func (r *replying) ways(t *testing.T, protocol corev1.Protocol) []netip.AddrPort
 func (r *replying) connect(t *testing.T) {
 	t.Helper()
 	r.clients = map[string]*lab.Client{}
-	for i, to := range r.ways(t, corev1.ProtocolTCP) {
+	for i, to := range r.ways(t, "tcp") {
 		c, err := r.StartClient(lab.Outside, r.reports+i, to)
 		if err != nil {
 			t.Fatal(err)
@@ -278,7 +279,7 @@ func (r *replying) alive(t *testing.T, what string) {
 // asked.
 func (r *replying) asked(t *testing.T) {
 	t.Helper()
-	for _, to := range r.ways(t, corev1.ProtocolUDP) {
+	for _, to := range r.ways(t, "udp") {
 		client, err := pick(lab.OutsideAddresses, to.Addr().Is4())
 		if err != nil {
 			t.Fatal(err)
@@ -301,7 +302,7 @@ func (all repliesTest) refused(t *testing.T) {
 	t.Helper()
 	var asking sync.WaitGroup
 	for _, r := range all {
-		for _, to := range r.ways(t, corev1.ProtocolUDP) {
+		for _, to := range r.ways(t, "udp") {
 			asking.Go(func() { r.refused(t, to) })
 		}
 	}
