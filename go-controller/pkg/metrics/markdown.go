@@ -34,14 +34,14 @@ const head = `<!-- Generated from go-controller/pkg/metrics by "make generate". 
 
 # Metrics
 
-Each process of ovnkube serves its metrics at ` + "`/metrics`" + ` of ` + "`--metrics-bind-address`" + `; those of the Go runtime and of the process
-(` + "`go_*`, `process_*`" + `) are there as well. A histogram has the series ` + "`_bucket`, `_sum` and `_count`" + `.
+Each process of ovnkube serves its metrics at ` + "`/metrics`" + ` of ` + "`--metrics-bind-address`" + `, together with those of the Go runtime and of the process
+(` + "`go_*`, `process_*`" + `). A histogram has the series ` + "`_bucket`, `_sum` and `_count`" + `.
 
-The metrics of the leader come from the one process that leads the masters, and from no other. When another one takes over, counters
-and histograms begin anew there, as ` + "`rate()` and `increase()`" + ` expect after a restart; sum over the processes. Labels have nodes
-as values, and never objects or pods: which object a number is about its status says, see [conditions.md](conditions.md).
+Only the leading master has the metrics of the leader. When another master takes over, counters
+and histograms start again from zero there, as ` + "`rate()` and `increase()`" + ` expect after a restart; sum over the processes. Values of labels are nodes,
+never objects or pods: the status of each object has its conditions, see [conditions.md](conditions.md).
 
-What is on the way from the API server to ovnkube is not counted yet, and the numbers of objects and addresses appear once the leader has
-read all objects. A time that begins with the death of a node begins with its last answer to a probe; nodes that are not probed, or
-are deleted, have none.
+Changes that have not reached ovnkube yet are not counted, and the numbers of objects and addresses appear once the leader has
+read all objects. Times since the failure of a node are measured from its last answer to a probe; nodes that are not probed, or
+were deleted, have none.
 `

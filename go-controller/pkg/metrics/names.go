@@ -29,13 +29,13 @@ var (
 	buildInfo = define(process, gauge, "ovnkube_build_info", "The running build; the value is 1.", labelVersion, labelCommit, labelGo)
 	leader    = define(process, gauge, "ovnkube_leader", "Whether this process leads the masters.")
 	check     = define(process, gauge, "ovnkube_readiness_check", "Whether a readiness check passes.", labelCheck)
-	survived  = define(process, counter, "ovnkube_panics_total", "Panics that were recovered from, by the part of the program that they were in.", labelPart)
-	failing   = define(process, gauge, "ovnkube_failing_keys", "Keys that failed when they were last tried.", labelController)
-	waiting   = define(process, gauge, "ovnkube_waits", "How many objects, connections or lists a part of the program waits for.", labelPart)
-	repaired  = define(process, counter, "ovnkube_drift_repaired_total", "What somebody else had changed or removed and was put right: objects of the host, "+
+	survived  = define(process, counter, "ovnkube_panics_total", "Recovered panics, by the part of the program where they occurred.", labelPart)
+	failing   = define(process, gauge, "ovnkube_failing_keys", "Keys whose last reconcile failed.", labelController)
+	waiting   = define(process, gauge, "ovnkube_waits", "Number of objects, connections or lists that a part of the program is waiting for.", labelPart)
+	repaired  = define(process, counter, "ovnkube_drift_repaired_total", "Repairs of what others had changed or removed: objects of the host, "+
 		"passes over the iptables chains, and owners of northbound rows.", labelKind)
 
-	queueDepth      = define(process, gauge, "ovnkube_workqueue_depth", "Keys that wait.", labelQueue)
+	queueDepth      = define(process, gauge, "ovnkube_workqueue_depth", "Keys that are waiting.", labelQueue)
 	queueAdds       = define(process, counter, "ovnkube_workqueue_adds_total", "Keys added.", labelQueue)
 	queueLatency    = define(process, histogram, "ovnkube_workqueue_queue_duration_seconds", "Seconds a key waited.", labelQueue)
 	queueWork       = define(process, histogram, "ovnkube_workqueue_work_duration_seconds", "Seconds a reconcile took.", labelQueue)
@@ -48,9 +48,9 @@ var (
 // Metrics of each node.
 var (
 	unsnatted = define(node, counter, "ovnkube_node_unsnatted_packets_dropped_total",
-		"Packets of pods that were dropped because nothing had translated their source address.", labelAt)
+		"Packets of pods that were dropped because their source address had not been translated.", labelAt)
 	noReply = define(node, counter, "ovnkube_node_service_port_packets_dropped_total",
-		"Packets from the port of a Service that were dropped because they are no replies and would have left with the address of the node.", labelAt)
+		"Packets from the port of a Service that were dropped because they are not replies and would have left with the address of the node.", labelAt)
 )
 
 // Metrics of the leader of the masters.
@@ -58,34 +58,34 @@ var (
 	objects = define(leading, gauge, "ovnkube_egress_objects",
 		"Objects of the egress features by condition.", labelKind, labelType, labelStatus, labelReason)
 	oldestTransition = define(leading, gauge, "ovnkube_egress_condition_oldest_transition_timestamp_seconds",
-		"When the condition of the object that has had this status for the longest time got it.", labelKind, labelType, labelStatus, labelReason)
+		"When the condition last changed, of the object that has had this status for the longest time.", labelKind, labelType, labelStatus, labelReason)
 	addresses = define(leading, gauge, "ovnkube_egressip_addresses",
-		"Addresses of EgressIPs by node: assigned to it, or programmed, which is what it acknowledges to hold.", labelNode, labelState)
+		"Addresses of EgressIPs by node: assigned to the node, or programmed, which means that the node has acknowledged them.", labelNode, labelState)
 	hosted = define(leading, gauge, "ovnkube_egressservice_hosted",
-		"EgressServices by host; without those that every node serves.", labelNode)
+		"EgressServices by host, without those that every node serves.", labelNode)
 	moves = define(leading, counter, "ovnkube_egress_moves_total",
-		"Moves of addresses of EgressIPs, and of EgressServices, from a node to another, by what spoke against the node before.", labelKind, labelReason)
+		"Moves of EgressIP addresses and of EgressServices from one node to another, by the reason why the previous node lost them.", labelKind, labelReason)
 	detection = define(leading, histogram, "ovnkube_node_failure_detection_duration_seconds",
 		"Seconds from the last answer of a node to the decision that it is unreachable.")
 	failover = define(leading, histogram, "ovnkube_egress_failover_duration_seconds",
 		"Seconds from the last answer of a node to a stage of the move of an EgressIP or EgressService away from it: decided, acknowledged by the next node, "+
-			"and programmed, which is in the northbound database and, for the pods of EgressIPs, in force on their nodes.", labelKind, labelStage)
+			"and programmed, which means written to the northbound database and, for the pods of EgressIPs, in effect on their nodes.", labelKind, labelStage)
 	podsHeld = define(leading, gauge, "ovnkube_pods_held_at_start",
-		"Pods of EgressIPs that wait with their start until what they send leaves as it is to.")
+		"Pods of EgressIPs whose start is delayed until their egress policies are in effect.")
 	podStart = define(leading, histogram, "ovnkube_pod_start_held_duration_seconds",
-		"Seconds that pods of EgressIPs waited with their start: programmed, or timed_out.", labelResult)
+		"Seconds by which the start of pods of EgressIPs was delayed, by result: programmed or timed_out.", labelResult)
 	reachability = define(leading, gauge, "ovnkube_node_reachability",
-		"What is known of the reachability of a node: 1 for its state (alive, dead or unknown), 0 for the others.", labelNode, labelState)
+		"Reachability of a node: 1 for its current state (alive, dead or unknown), 0 for the others.", labelNode, labelState)
 	probeLatency = define(leading, gauge, "ovnkube_node_probe_last_duration_seconds",
-		"Seconds that the last answer of a node to a probe took.", labelNode)
+		"Seconds until the last answer of a node to a probe.", labelNode)
 	probes = define(leading, histogram, "ovnkube_node_probe_duration_seconds",
-		"Seconds that probes of nodes took: answered, silent, or failed, which were not sent.", labelResult)
+		"Duration of probes of nodes in seconds, by result: answered, silent, or failed (not sent).", labelResult)
 	transactions = define(leading, histogram, "ovnkube_northbound_transaction_duration_seconds",
-		"Seconds that transactions of the northbound database took: committed or failed.", labelResult)
+		"Duration of transactions of the northbound database in seconds, by result: committed or failed.", labelResult)
 	rowsWritten = define(leading, counter, "ovnkube_northbound_rows_written_total",
 		"Rows written to the northbound database: insert, update or delete.", labelOperation)
 	rows = define(leading, gauge, "ovnkube_northbound_rows",
-		"Rows in the northbound database, of whatever owner, by table.", labelTable)
+		"Rows in the northbound database by table, whoever owns them.", labelTable)
 )
 
 // Type is the type of a metric.
