@@ -20,10 +20,10 @@ import (
 )
 
 const (
-	// patience is how long a client may take to send a request.
-	patience = 10 * time.Second
-	// farewell is how long answers may take when the command ends.
-	farewell = 3 * time.Second
+	// readHeaderTimeout is how long a client may take to send a request.
+	readHeaderTimeout = 10 * time.Second
+	// shutdownTimeout is how long answers may take when the command ends.
+	shutdownTimeout = 3 * time.Second
 )
 
 // serveCommand is the command "ovnkube egress serve".
@@ -67,7 +67,7 @@ func (e *egress) serve(c *cli.Context) error {
 		listener.Close()
 		return fmt.Errorf("listen on %s: %w", listener.Addr(), err)
 	}
-	server := &http.Server{ReadHeaderTimeout: patience, Handler: page.New(page.Config{
+	server := &http.Server{ReadHeaderTimeout: readHeaderTimeout, Handler: page.New(page.Config{
 		Read:   func(ctx context.Context) (page.Facts, error) { return e.facts(ctx, clients) },
 		Allow:  func(r *http.Request) error { return bearer(r, token) },
 		Hosts:  append(page.LoopbackHosts(port), listener.Addr().String()),
@@ -87,7 +87,7 @@ func (e *egress) serveUntil(ctx context.Context, server *http.Server, listener n
 		return fmt.Errorf("serve on %s: %w", listener.Addr(), err)
 	case <-ctx.Done():
 	}
-	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 	defer cancel()
 	if err := server.Shutdown(end); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("stop serving on %s: %w", listener.Addr(), err)

@@ -93,7 +93,7 @@ func (e *egress) follow(ctx context.Context, clients reader.Clients, key string,
 	if probe {
 		t.Probe()
 	}
-	nodes := &asker{clients: clients, namespace: e.namespace, wait: e.wait, tokens: map[[2]string]string{}}
+	nodes := &traceClient{clients: clients, namespace: e.namespace, wait: e.wait, tokens: map[[2]string]string{}}
 	for {
 		q, more := t.Next()
 		if !more {
@@ -120,16 +120,16 @@ func accountOf(q trace.Question) string {
 	return traceAccount
 }
 
-// asker asks nodes through the API server's proxy, with tokens that it requests as the user: each is valid for
+// traceClient queries nodes through the API server's proxy, with tokens that it requests as the user: each is valid for
 // questions to one node and for nothing else.
-type asker struct {
+type traceClient struct {
 	clients   reader.Clients
 	namespace string
 	wait      func(context.Context, time.Duration) bool
 	tokens    map[[2]string]string // by account and node
 }
 
-func (a *asker) ask(ctx context.Context, q trace.Question) (trace.Facts, error) {
+func (a *traceClient) ask(ctx context.Context, q trace.Question) (trace.Facts, error) {
 	token, err := a.token(ctx, accountOf(q), q.Node)
 	if err != nil {
 		return trace.Facts{}, err
@@ -151,9 +151,9 @@ func (a *asker) ask(ctx context.Context, q trace.Question) (trace.Facts, error) 
 			}()
 		}
 	}
-	not := unreached
+	retryable := unreached
 	if q.About == trace.AboutProbe { // not sent again if it may have been sent
-		not += undialled
+		retryable += dialError
 	} else {
 		go func() {
 			for a.wait(ctx, slow) {
@@ -170,7 +170,7 @@ func (a *asker) ask(ctx context.Context, q trace.Question) (trace.Facts, error) 
 			send()
 		case r := <-replies:
 			running--
-			switch again := apierrors.IsServiceUnavailable(r.err) && strings.Contains(r.err.Error(), not); {
+			switch again := apierrors.IsServiceUnavailable(r.err) && strings.Contains(r.err.Error(), retryable); {
 			case running > 0 && (again || apierrors.IsTooManyRequests(r.err)): // another answer is pending
 			case again && left > 0:
 				send()
@@ -185,8 +185,8 @@ const (
 	// unreached is the API server's error for a chosen node that it cannot reach: on a retry it may choose another
 	// one, and every node forwards questions.
 	unreached = "error trying to reach service"
-	// undialled follows if no connection was made.
-	undialled = ": dial "
+	// dialError follows if no connection was made.
+	dialError = ": dial "
 	attempts  = 6
 	// slow is longer than most answers take: until Kubernetes notices that a node has lost power, the API server
 	// tries for half a minute to reach it.
@@ -194,7 +194,7 @@ const (
 )
 
 // send sends a question once.
-func (a *asker) send(ctx context.Context, q trace.Question, token string) (trace.Facts, error) {
+func (a *traceClient) send(ctx context.Context, q trace.Question, token string) (trace.Facts, error) {
 	path, values := q.Path()
 	verb := http.MethodGet
 	if q.About == trace.AboutProbe {
@@ -238,7 +238,7 @@ func said(err error, body []byte) error {
 }
 
 // token returns an account's token for questions to a node.
-func (a *asker) token(ctx context.Context, account, node string) (string, error) {
+func (a *traceClient) token(ctx context.Context, account, node string) (string, error) {
 	key := [2]string{account, node}
 	if t := a.tokens[key]; t != "" {
 		return t, nil

@@ -223,7 +223,7 @@ func TestTraceSlow(t *testing.T) {
 			}
 		})
 		waits := 0
-		a := &asker{clients: reader.Clients{Kube: kube}, namespace: "ovn-kubernetes", tokens: map[[2]string]string{}, wait: func(ctx context.Context, _ time.Duration) bool {
+		a := &traceClient{clients: reader.Clients{Kube: kube}, namespace: "ovn-kubernetes", tokens: map[[2]string]string{}, wait: func(ctx context.Context, _ time.Duration) bool {
 			if waits++; waits > 1 {
 				<-ctx.Done()
 			}

@@ -138,7 +138,7 @@ func (t *Timeline) add(r Record) {
 	switch r.Type {
 	case TypeStarted, TypeLost:
 	case TypeComplete:
-		for _, k := range t.silent() {
+		for _, k := range t.unmentioned() {
 			t.end(k, t.observed(r))
 		}
 	case TypeReleased, TypePodRemoved:
@@ -150,8 +150,8 @@ func (t *Timeline) add(r Record) {
 	}
 }
 
-// silent returns what was not mentioned in this epoch, sorted.
-func (t *Timeline) silent() []factKey {
+// unmentioned returns what was not mentioned in this epoch, sorted.
+func (t *Timeline) unmentioned() []factKey {
 	var keys []factKey
 	for k, o := range t.open {
 		if o.epoch != t.epoch {

@@ -65,8 +65,8 @@ func (c *Cluster) Address(addr netip.Addr) Address {
 	header, problems := c.header(KindAddress)
 	out := Address{Header: header, Address: addr.String(), Problems: problems}
 	pods := map[string]SelectedPod{}
-	asked := c.askedBy(addr)
-	for _, e := range asked {
+	requesting := c.requestedBy(addr)
+	for _, e := range requesting {
 		answer := c.egressIP(e)
 		for _, a := range answer.Addresses {
 			if is(a.Address, addr) {
@@ -102,13 +102,13 @@ func (c *Cluster) Address(addr netip.Addr) Address {
 			out.Problems = append(out.Problems, l.problem)
 		}
 	}
-	if len(asked) == 0 && c.snap.Settings.EgressIP {
-		a := c.ifAsked(addr)
+	if len(requesting) == 0 && c.snap.Settings.EgressIP {
+		a := c.ifRequested(addr)
 		out.IfAsked = &a
 	}
 	out.Owners = c.ownersOf(addr)
 	out.InPlace = len(out.Problems) == 0
-	out.Notes = append(slices.Clone(out.Notes), c.presumed()...)
+	out.Notes = append(slices.Clone(out.Notes), c.reachabilityNotes()...)
 	return out
 }
 
@@ -118,18 +118,18 @@ func is(text string, addr netip.Addr) bool {
 	return err == nil && a.Unmap() == addr
 }
 
-// askedBy returns the EgressIPs that request an address, in order of precedence.
-func (c *Cluster) askedBy(addr netip.Addr) []*egressipv1.EgressIP {
-	var asked []*egressipv1.EgressIP
+// requestedBy returns the EgressIPs that request an address, in order of precedence.
+func (c *Cluster) requestedBy(addr netip.Addr) []*egressipv1.EgressIP {
+	var requesting []*egressipv1.EgressIP
 	for _, e := range c.snap.EgressIPs {
 		if slices.ContainsFunc(e.Spec.EgressIPs, func(a egressipv1.Address) bool { return is(string(a), addr) }) {
-			asked = append(asked, e)
+			requesting = append(requesting, e)
 		}
 	}
-	slices.SortFunc(asked, func(a, b *egressipv1.EgressIP) int {
+	slices.SortFunc(requesting, func(a, b *egressipv1.EgressIP) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
-	return asked
+	return requesting
 }
 
 // collect adds the pods that leave with an address.
@@ -190,11 +190,11 @@ func (c *Cluster) leftovers() []leftover {
 		for _, p := range c.placed[e.Key].Placements {
 			known[site{p.Node, p.Addr}] = true
 		}
-		asked := e.Addrs()
+		requested := e.Addrs()
 		for _, addr := range slices.SortedFunc(maps.Keys(e.Holders), netip.Addr.Compare) {
 			for _, node := range e.Holders[addr] {
 				known[site{node, addr}] = true
-				if !slices.Contains(asked, addr) {
+				if !slices.Contains(requested, addr) {
 					left = append(left, leftover{node, addr, Problem{Object: "EgressIP/" + e.Key, Reason: ReasonWaiting,
 						Message: fmt.Sprintf("node %s is yet to release %s, which the spec does not ask for", node, addr)}})
 				}
@@ -212,8 +212,8 @@ func (c *Cluster) leftovers() []leftover {
 	return left
 }
 
-// ifAsked returns where an address would be if a new EgressIP requested it.
-func (c *Cluster) ifAsked(addr netip.Addr) Assignment {
+// ifRequested returns where an address would be if a new EgressIP requested it.
+func (c *Cluster) ifRequested(addr netip.Addr) Assignment {
 	// No object has an empty name.
 	obj := &egressipv1.EgressIP{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(c.snap.Taken)},
 		Spec: egressipv1.EgressIPSpec{EgressIPs: []egressipv1.Address{egressipv1.Address(addr.String())}}}

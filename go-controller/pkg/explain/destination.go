@@ -71,10 +71,10 @@ func (v *view) unserved(to netip.AddrPort) {
 		if to.Port() != 0 {
 			port = fmt.Sprintf(" at port %d", to.Port())
 		}
-		v.nobody = fmt.Sprintf("%s is in the range of Services inside the cluster, and no Service has it%s", a, port)
+		v.unservedReason = fmt.Sprintf("%s is in the range of Services inside the cluster, and no Service has it%s", a, port)
 		return
 	}
-	for _, e := range v.c.askedBy(a) {
+	for _, e := range v.c.requestedBy(a) {
 		for _, p := range v.c.placed[e.Name].Placements {
 			if p.Addr == a && p.Node != "" && p.Primary {
 				v.note = fmt.Sprintf("%s is an address of EgressIP/%s: OVN takes replies there, and drops what else is sent to it", a, e.Name)
@@ -87,11 +87,11 @@ func (v *view) unserved(to netip.AddrPort) {
 // selects the pod: the cluster router drops the traffic.
 func (v *view) noService() {
 	f := v.out
-	if v.nobody == "" {
+	if v.unservedReason == "" {
 		return
 	}
 	f.Outcome, f.By, f.Sources, f.ImplementedBy = OutcomeInside, "", nil, nil
-	f.Why = v.nobody + ": a policy of priority " + strconv.Itoa(topology.PriorityNoPod) + " drops what is sent there"
+	f.Why = v.unservedReason + ": a policy of priority " + strconv.Itoa(topology.PriorityNoPod) + " drops what is sent there"
 	for i := range f.Selected {
 		if f.Selected[i].Wins {
 			f.Selected[i].Wins, f.Selected[i].Why = false, "it is about what leaves the cluster"

@@ -97,7 +97,7 @@ func (c *Cluster) EgressIP(name string) (EgressIP, error) {
 	header, problems := c.header(KindEgressIP)
 	out.Header, out.Problems = header, append(problems, out.Problems...)
 	out.InPlace = len(out.Problems) == 0
-	out.Notes = append(slices.Clone(out.Notes), c.presumed()...)
+	out.Notes = append(slices.Clone(out.Notes), c.reachabilityNotes()...)
 	return out, nil
 }
 
@@ -130,8 +130,8 @@ func (c *Cluster) egressIPState(obj *egressipv1.EgressIP) ([]Condition, []Proble
 				Message: fmt.Sprintf("%s: the planner says node %q, the status %q", p.Addr, p.Node, now)})
 		}
 	}
-	for _, debt := range c.pendingAcks(obj) {
-		problems = append(problems, debt.problem(obj))
+	for _, ack := range c.pendingAcks(obj) {
+		problems = append(problems, ack.problem(obj))
 	}
 	return short, problems
 }

@@ -198,7 +198,7 @@ func (v *view) steered(d *verdict, chosen *Selected, e egressip.EgressIP) {
 	}
 	digest := func(given []netip.Addr) string { return v.c.members.Digest(e.Key, given) }
 	paths := decision.Paths(obj.Status, podAddrs(v.pod), digest, v.c.live)
-	owed := v.owed(d, chosen.Object, decision.PendingAcks(obj.Status, digest, v.c.live), e)
+	awaitsAck := v.pendingAckProblems(d, chosen.Object, decision.PendingAcks(obj.Status, digest, v.c.live), e)
 	state := v.state(e, paths)
 	policy, ok := state.Policies[v.addr]
 	if ok && len(policy.Hops) > 0 {
@@ -231,19 +231,19 @@ func (v *view) steered(d *verdict, chosen *Selected, e egressip.EgressIP) {
 		d.outcome, d.why = OutcomeUnknown, "no node holds an address for the pod yet: until then it leaves as it did before"
 	}
 	v.egressIPParts(d, state)
-	if planned && !owed {
+	if planned && !awaitsAck {
 		d.problem(chosen.Object, ReasonWaiting, "%s", d.why)
 	}
 }
 
-// owed adds the pending acknowledgements of nodes for the addresses of the family as problems.
-func (v *view) owed(d *verdict, object string, debts []egressip.PendingAck, e egressip.EgressIP) bool {
+// pendingAckProblems adds the pending acknowledgements of nodes for the addresses of the family as problems.
+func (v *view) pendingAckProblems(d *verdict, object string, acks []egressip.PendingAck, e egressip.EgressIP) bool {
 	found := false
-	for _, debt := range debts {
+	for _, ack := range acks {
 		if slices.ContainsFunc(e.Addrs(), func(a netip.Addr) bool {
-			return topology.FamilyOf(a) == v.fam && strings.HasSuffix(debt.What, " "+a.String())
+			return topology.FamilyOf(a) == v.fam && strings.HasSuffix(ack.What, " "+a.String())
 		}) {
-			d.problem(object, ReasonWaiting, "node %s is yet to %s", debt.Node, debt.What)
+			d.problem(object, ReasonWaiting, "node %s is yet to %s", ack.Node, ack.What)
 			found = true
 		}
 	}

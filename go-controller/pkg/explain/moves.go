@@ -57,7 +57,7 @@ func (a ObjectAddress) from() (nodes []string, to string) {
 func (c *Cluster) moves() []Transfer {
 	type way struct{ from, to string }
 	all := map[way]*Transfer{}
-	for _, o := range c.briefs() {
+	for _, o := range c.summaries() {
 		ways := map[way]int{}
 		for _, a := range o.Addresses {
 			nodes, to := a.from()
@@ -97,7 +97,7 @@ func (c *Cluster) drains() []Drain {
 			left[n.Name] = &Drain{Node: n.Name}
 		}
 	}
-	for _, o := range c.briefs() {
+	for _, o := range c.summaries() {
 		on := map[string]int{}
 		for _, a := range o.Addresses {
 			for _, n := range slices.Compact(slices.Sorted(slices.Values(append(slices.Clone(a.Holders), a.Node)))) {

@@ -107,7 +107,7 @@ func (c *Cluster) Node(name string) (Node, error) {
 	out.Problems = append(out.Problems, c.nodeProblems(name)...)
 	out.Pods, out.Gateways = c.podsOn(name)
 	out.InPlace = len(out.Problems) == 0
-	out.Notes = append(slices.Clone(out.Notes), c.presumed()...)
+	out.Notes = append(slices.Clone(out.Notes), c.reachabilityNotes()...)
 	return out, nil
 }
 
@@ -221,9 +221,9 @@ func (c *Cluster) nodeProblems(name string) []Problem {
 					Message: fmt.Sprintf("%s: the planner says node %q, the status %q", p.Addr, p.Node, now)})
 			}
 		}
-		for _, debt := range c.pendingAcks(obj) {
-			if debt.Node == name {
-				out = append(out, debt.problem(obj))
+		for _, ack := range c.pendingAcks(obj) {
+			if ack.Node == name {
+				out = append(out, ack.problem(obj))
 			}
 		}
 	}

@@ -108,7 +108,7 @@ func (c *Cluster) Objects(f ObjectFilter) Objects {
 	header, _ := c.header(KindObjects)
 	out := Objects{Header: header, Offset: f.Offset, Objects: []Object{}}
 	counts := map[State]int{}
-	for _, o := range c.briefs() {
+	for _, o := range c.summaries() {
 		if !f.takes(o) {
 			continue
 		}
@@ -124,7 +124,7 @@ func (c *Cluster) Objects(f ObjectFilter) Objects {
 		out.States = append(out.States, StateCount{s, counts[s]})
 	}
 	out.InPlace = counts[StateInPlace] == out.total()
-	out.Notes = append(slices.Clone(out.Notes), c.presumed()...)
+	out.Notes = append(slices.Clone(out.Notes), c.reachabilityNotes()...)
 	return out
 }
 
@@ -151,8 +151,8 @@ func (f ObjectFilter) takes(o Object) bool {
 		slices.ContainsFunc(o.Addresses, func(a ObjectAddress) bool { return strings.Contains(a.Address, text) })
 }
 
-// briefs returns the summaries of all objects; they are computed once.
-func (c *Cluster) briefs() []Object {
+// summaries returns the summaries of all objects; they are computed once.
+func (c *Cluster) summaries() []Object {
 	c.once.Do(func() {
 		for _, e := range c.snap.EgressIPs {
 			conditions, problems := c.egressIPState(e)
@@ -190,7 +190,7 @@ func (c *Cluster) countStates(feature string) []StateCount {
 	var all []StateCount
 	for _, s := range states {
 		n := 0
-		for _, o := range c.briefs() {
+		for _, o := range c.summaries() {
 			if o.Feature == feature && o.State == s {
 				n++
 			}

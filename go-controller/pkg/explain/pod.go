@@ -28,9 +28,9 @@ type view struct {
 	detailed bool
 	// to is the destination's address; invalid for any address outside the cluster.
 	to netip.Addr
-	// note is a remark about the destination in addition to the verdict; nobody says that nothing serves
+	// note is a remark about the destination in addition to the verdict; unservedReason says why nothing serves
 	// the destination.
-	note, nobody string
+	note, unservedReason string
 }
 
 // Pod explains the pod "namespace/name"; to is a destination, the zero AddrPort for
@@ -89,7 +89,7 @@ func (c *Cluster) assumed(p Pod) []string {
 	var notes []string
 	for _, f := range p.Families {
 		if f.Outcome == OutcomeEgressIP || f.Outcome == OutcomeEgressService {
-			notes = append(notes, c.presumed()...)
+			notes = append(notes, c.reachabilityNotes()...)
 			break
 		}
 	}
@@ -132,7 +132,7 @@ func (v *view) explain(to netip.AddrPort) {
 	service, ip := v.service(), v.egressIP()
 	gateways := v.gateways(service, ip)
 	order, rule := []verdict{gateways, service, ip}, "external gateways, then EgressServices, then EgressIPs"
-	if service.everyNode && v.leadsAway(ip, service) {
+	if service.everyNode && v.bypassesServiceTable(ip, service) {
 		order, rule = []verdict{gateways, ip, service}, "nothing in OVN keeps the pods of an EgressService with sourceIPBy Network on their own nodes"
 	}
 	won := ""
@@ -163,10 +163,10 @@ func (v *view) explain(to netip.AddrPort) {
 	v.noService()
 }
 
-// leadsAway reports whether an EgressIP leads the pod past the routing table that an
+// bypassesServiceTable reports whether an EgressIP routes the pod past the routing table that an
 // EgressService has on the pod's own node: this is not the case for addresses on a secondary network that this
 // node holds.
-func (v *view) leadsAway(ip, service verdict) bool {
+func (v *view) bypassesServiceTable(ip, service verdict) bool {
 	if ip.outcome != OutcomeEgressIP {
 		return ip.outcome != ""
 	}

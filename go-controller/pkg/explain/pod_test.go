@@ -435,7 +435,7 @@ func TestLeadsAway(t *testing.T) {
 		{"nothing of it", verdict{}, table, false},
 		{"dropped", verdict{outcome: OutcomeDropped}, table, true},
 	} {
-		if got := v.leadsAway(c.ip, c.service); got != c.want {
+		if got := v.bypassesServiceTable(c.ip, c.service); got != c.want {
 			t.Errorf("%s: %v", c.name, got)
 		}
 	}

@@ -31,7 +31,7 @@ var reaches = map[reachability.State]place.Reach{
 
 // probed reports whether the published probe results are current.
 func (c *Cluster) probed() bool {
-	return c.snap.Reachability != nil && !c.snap.Reachability.Stale(c.snap.Taken) && !c.masterSilent()
+	return c.snap.Reachability != nil && !c.snap.Reachability.Stale(c.snap.Taken) && !c.masterAbsent()
 }
 
 // reach returns the planners' input about a node. If the probe results are unknown, a node that is
@@ -61,8 +61,8 @@ func (c *Cluster) reachability(node string) *NodeReachability {
 	return &NodeReachability{State: n.State, Since: &at, LatencyMilliseconds: n.LatencyMilliseconds}
 }
 
-// presumed returns the assumptions about reachability.
-func (c *Cluster) presumed() []string {
+// reachabilityNotes returns the assumptions about reachability.
+func (c *Cluster) reachabilityNotes() []string {
 	switch {
 	case c.probed():
 		return nil

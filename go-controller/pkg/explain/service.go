@@ -63,7 +63,7 @@ func (c *Cluster) Service(key string) (Service, error) {
 	header, problems := c.header(KindService)
 	out.Header, out.Problems = header, append(problems, out.Problems...)
 	out.InPlace = len(out.Problems) == 0
-	out.Notes = append(slices.Clone(out.Notes), c.presumed()...)
+	out.Notes = append(slices.Clone(out.Notes), c.reachabilityNotes()...)
 	return out, nil
 }
 

@@ -116,7 +116,7 @@ func (c *Cluster) Status() Status {
 	slices.SortStableFunc(problems, Problem.compare)
 	out.Problems = problems
 	out.InPlace = len(problems) == 0
-	out.Notes = append(slices.Clone(out.Notes), c.presumed()...)
+	out.Notes = append(slices.Clone(out.Notes), c.reachabilityNotes()...)
 	return out
 }
 

@@ -192,9 +192,9 @@ const (
 	ReasonMasterSilent = "MasterSilent"
 )
 
-// silent is how long a lease may go without renewal before the master counts as absent. Normally
+// leaseTimeout is how long a lease may go without renewal before the master counts as absent. Normally
 // another master takes the lease after a few seconds.
-const silent = time.Minute
+const leaseTimeout = time.Minute
 
 // header returns the header of an answer.
 func (c *Cluster) header(kind string) (Header, []Problem) {
@@ -208,16 +208,16 @@ func (c *Cluster) header(kind string) (Header, []Problem) {
 	}
 	renewed := metav1.NewTime(c.snap.Renewed)
 	h.MasterRenewed = &renewed
-	if !c.masterSilent() {
+	if !c.masterAbsent() {
 		return h, nil
 	}
 	return h, []Problem{{Object: "master", Reason: ReasonMasterSilent, Since: &renewed,
 		Message: "no master has renewed its lease since: statuses are as old as that, and nothing moves"}}
 }
 
-// masterSilent reports whether the master is absent, as far as is known.
-func (c *Cluster) masterSilent() bool {
-	return !c.snap.Renewed.IsZero() && c.snap.Taken.Sub(c.snap.Renewed) >= silent
+// masterAbsent reports whether the master is absent, as far as is known.
+func (c *Cluster) masterAbsent() bool {
+	return !c.snap.Renewed.IsZero() && c.snap.Taken.Sub(c.snap.Renewed) >= leaseTimeout
 }
 
 // conditionsOf shortens conditions, and returns the problems that they report.

@@ -155,7 +155,7 @@ func (c *Cluster) WhatIf(change Change) (WhatIf, error) {
 		}
 	}
 	out.InPlace = len(out.Problems) == 0
-	out.Notes = append(append(slices.Clone(out.Notes), before.presumed()...), noteSettled)
+	out.Notes = append(append(slices.Clone(out.Notes), before.reachabilityNotes()...), noteSettled)
 	for _, o := range change.Objects {
 		switch o.(type) {
 		case *corev1.Pod, *corev1.Service:
@@ -212,7 +212,7 @@ func (d difference) whyMoved(key string, a netip.Addr, from, to string) string {
 	if from == "" {
 		return "node " + to + " can have it"
 	}
-	return d.whyLeft(from, func(n place.Node) place.Reason { return egressip.Objection(n, e, a) })
+	return d.objectionTo(from, func(n place.Node) place.Reason { return egressip.Objection(n, e, a) })
 }
 
 // whyRehosted returns why an EgressService has another host.
@@ -226,11 +226,11 @@ func (d difference) whyRehosted(key, from, to string) string {
 	case from == "" || d.before.nodes[from].Name == "":
 		return "it is decided anew"
 	}
-	return d.whyLeft(from, func(n place.Node) place.Reason { return egressservice.Objection(n, s) })
+	return d.objectionTo(from, func(n place.Node) place.Reason { return egressservice.Objection(n, s) })
 }
 
-// whyLeft returns the objection to a node.
-func (d difference) whyLeft(node string, objection func(place.Node) place.Reason) string {
+// objectionTo returns the objection to a node.
+func (d difference) objectionTo(node string, objection func(place.Node) place.Reason) string {
 	n, ok := d.after.nodes[node]
 	if !ok {
 		return "node " + node + ": " + string(place.NodeGone)
@@ -295,19 +295,19 @@ func (w *Way) same(o *Way) bool {
 	return w.Outcome == o.Outcome && slices.Equal(w.Sources, o.Sources) && slices.Equal(w.Gateways, o.Gateways)
 }
 
-// gone reports whether the pod's traffic does not leave the cluster.
-func (w *Way) gone() bool {
+// noEgress reports whether the pod's traffic does not leave the cluster.
+func (w *Way) noEgress() bool {
 	return slices.Contains([]Outcome{OutcomeHeld, OutcomeDropped, OutcomeUnknown, OutcomeLost}, w.Outcome)
 }
 
 // effect returns the effects of a changed way on a pod on a node.
 func (d difference) effect(node string, from, to *Way) (*metav1.Duration, Connections) {
 	switch {
-	case to.gone():
+	case to.noEgress():
 		return nil, ConnectionsBroken
-	case from.gone():
+	case from.noEgress():
 		return nil, ""
-	case !slices.Equal(addresses(from.Sources), addresses(to.Sources)) && !d.atHome(node, from, to):
+	case !slices.Equal(addresses(from.Sources), addresses(to.Sources)) && !d.addressOnOwnNode(node, from, to):
 		return &metav1.Duration{}, ConnectionsBroken
 	}
 	pause := time.Duration(0)
@@ -322,9 +322,9 @@ func (d difference) effect(node string, from, to *Way) (*metav1.Duration, Connec
 	return &metav1.Duration{Duration: pause}, ConnectionsKept
 }
 
-// atHome reports whether a pod gains or loses an EgressIP whose address its own
+// addressOnOwnNode reports whether a pod gains or loses an EgressIP whose address its own
 // node has on the primary network: open connections are not affected then.
-func (d difference) atHome(node string, from, to *Way) bool {
+func (d difference) addressOnOwnNode(node string, from, to *Way) bool {
 	own := func(w *Way) bool {
 		return !slices.ContainsFunc(w.Sources, func(s Source) bool { return s.Node != node || s.Secondary })
 	}
@@ -345,8 +345,8 @@ func addresses(sources []Source) []string {
 // although an object selects the pod.
 func (p PodChange) problem() (Problem, bool) {
 	switch {
-	case p.From == nil || p.To == nil || p.From.gone() || p.To.Outcome == OutcomeLost:
-	case p.To.gone():
+	case p.From == nil || p.To == nil || p.From.noEgress() || p.To.Outcome == OutcomeLost:
+	case p.To.noEgress():
 		return Problem{Object: "Pod/" + p.Pod, Reason: string(p.To.Outcome), Message: p.Family + ": " + headlines[p.To.Outcome]}, true
 	case p.To.Outcome == OutcomeNode && p.To.selected && p.From.Outcome != OutcomeNode:
 		return Problem{Object: "Pod/" + p.Pod, Reason: string(p.To.Outcome), Message: p.Family + ": " + p.To.Why}, true

@@ -92,7 +92,7 @@ func (p PodChange) text(w io.Writer) {
 	effects := []string{}
 	switch {
 	case p.From == nil || p.To.Outcome == OutcomeLost:
-	case p.To.gone():
+	case p.To.noEgress():
 		effects = append(effects, "without service until that ends")
 	case p.Pause != nil && p.Pause.Duration > 0:
 		effects = append(effects, "without service for "+p.Pause.Duration.String()+" at most")

@@ -116,14 +116,14 @@ func observed(at site, from, to string, now time.Time) Entry {
 // instead.
 func entries(f Facts, nodes []explain.NodeStatus, seen []Entry) []Entry {
 	var all []Entry
-	told := map[string][]Entry{}
+	events := map[string][]Entry{}
 	for _, e := range f.Events {
 		entry := ofEvent(e)
 		all = append(all, entry)
-		told[entry.Object] = append(told[entry.Object], entry)
+		events[entry.Object] = append(events[entry.Object], entry)
 	}
 	for _, e := range seen {
-		if !slices.ContainsFunc(told[e.Object], e.isToldBy) {
+		if !slices.ContainsFunc(events[e.Object], e.isDescribedBy) {
 			all = append(all, e)
 		}
 	}
@@ -143,8 +143,8 @@ func entries(f Facts, nodes []explain.NodeStatus, seen []Entry) []Entry {
 	return all
 }
 
-// isToldBy reports whether an Event is about the same change.
-func (e Entry) isToldBy(event Entry) bool {
+// isDescribedBy reports whether an Event is about the same change.
+func (e Entry) isDescribedBy(event Entry) bool {
 	node := e.To
 	if node == "" {
 		node = e.From

@@ -94,8 +94,8 @@ type Probe struct {
 	Problems  []explain.Problem `json:"problems,omitempty"`
 	Notes     []string          `json:"notes,omitempty"`
 
-	asked  []string // nodes asked about the connection
-	silent bool     // at least one of them did not answer
+	queried    []string // nodes asked about the connection
+	incomplete bool     // at least one of them did not answer
 }
 
 // Seen is what a node knows of the connection of a probe.
@@ -132,13 +132,13 @@ func (t *Tracer) answerProbe(q Question, facts Facts, err error) {
 	case err != nil && q.About == AboutProbe:
 		p.problem("Node/"+q.Node, ReasonSilent, fmt.Sprintf("node %s does not say whether it has sent: %v", q.Node, err))
 	case err != nil:
-		p.silent = true
+		p.incomplete = true
 		p.problem("Node/"+q.Node, ReasonSilent, fmt.Sprintf("node %s does not say what it remembers of the connection: %v", q.Node, err))
 	case q.About == AboutProbe:
 		p.Probed = *facts.Probed
-		for _, node := range t.suspects() {
+		for _, node := range t.candidates() {
 			t.ask(t.elsewhere(node), Question{Node: node, About: AboutConnection, Source: p.From.Addr(), Port: p.From.Port()})
-			p.asked = append(p.asked, node)
+			p.queried = append(p.queried, node)
 		}
 	case len(facts.Connection.Entries) > 0:
 		source := facts.Connection.source()
@@ -147,8 +147,8 @@ func (t *Tracer) answerProbe(q Question, facts Facts, err error) {
 	}
 }
 
-// suspects returns the nodes where it may have left: those of the trace, of the plan and of the pod.
-func (t *Tracer) suspects() []string {
+// candidates returns the nodes where it may have left: those of the trace, of the plan and of the pod.
+func (t *Tracer) candidates() []string {
 	var out []string
 	add := func(node string) {
 		if node != "" && !slices.Contains(out, node) {
@@ -200,14 +200,14 @@ func (t *Tracer) judge(p *Probe) {
 		if !p.answered() {
 			p.note("it left; that nobody answered may have its reason on the other side")
 		}
-	case p.silent || !leaves && !p.answered():
+	case p.incomplete || !leaves && !p.answered():
 		p.note("it is not known what became of it")
 	case leaves && slices.ContainsFunc(t.paths, func(w *Path) bool { return w.several }):
 		p.note("it is not known what became of it: it may have been led to another endpoint than the one of the trace")
 	case leaves && p.answered():
-		p.problem(t.by(), ReasonProbeDiffers, "somebody answered, and none of the nodes where it may leave remembers it: "+strings.Join(p.asked, ", "))
+		p.problem(t.by(), ReasonProbeDiffers, "somebody answered, and none of the nodes where it may leave remembers it: "+strings.Join(p.queried, ", "))
 	case leaves:
-		p.problem(t.by(), ReasonProbeLost, "none of the nodes where it may leave remembers it: "+strings.Join(p.asked, ", "))
+		p.problem(t.by(), ReasonProbeLost, "none of the nodes where it may leave remembers it: "+strings.Join(p.queried, ", "))
 	case !slices.ContainsFunc(t.paths, func(w *Path) bool { return w.End != EndDropped }):
 		p.problem(t.by(), ReasonProbeDiffers, "somebody answered, and the trace says that it is dropped")
 	}

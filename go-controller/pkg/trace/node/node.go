@@ -38,8 +38,8 @@ import (
 )
 
 const (
-	// patience is the deadline for an answer.
-	patience = 25 * time.Second
+	// answerTimeout is the deadline for an answer.
+	answerTimeout = 25 * time.Second
 	// atOnce limits how many questions are answered concurrently: ovn-trace reads the whole southbound database
 	// each time.
 	atOnce = 2
@@ -107,21 +107,21 @@ func New(deps Deps) *Handler {
 		}
 		return authn.Access{Verb: "get", Resource: "nodes", Subresource: "trace", Name: deps.Node}, nil
 	}, http.HandlerFunc(h.answer))
-	h.client = &http.Client{Timeout: patience + authnPatience, Transport: &http.Transport{
+	h.client = &http.Client{Timeout: answerTimeout + authnTimeout, Transport: &http.Transport{
 		// Like many kubelets, nodes have no certificates that others can verify. The forwarded token is valid only
 		// for questions to that node.
 		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true},
 		DisableKeepAlives: true,
-		DialContext:       (&net.Dialer{Timeout: dialPatience}).DialContext,
+		DialContext:       (&net.Dialer{Timeout: dialTimeout}).DialContext,
 	}}
 	return h
 }
 
-// dialPatience is the timeout for connecting to another node.
-const dialPatience = 5 * time.Second
+// dialTimeout is the timeout for connecting to another node.
+const dialTimeout = 5 * time.Second
 
-// authnPatience is how long another node may take to authenticate and authorize the caller.
-const authnPatience = 10 * time.Second
+// authnTimeout is how long another node may take to authenticate and authorize the caller.
+const authnTimeout = 10 * time.Second
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -192,16 +192,16 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	b, asked := h.answers, "Trace asked for"
+	b, logMessage := h.answers, "Trace asked for"
 	if q.About == trace.AboutProbe {
-		b, asked = h.probes, "Probe asked for"
+		b, logMessage = h.probes, "Probe asked for"
 	}
 	if !b.limit.Allow() {
 		w.Header().Set("Retry-After", "1")
 		http.Error(w, "too many questions", http.StatusTooManyRequests)
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), patience)
+	ctx, cancel := context.WithTimeout(r.Context(), answerTimeout)
 	defer cancel()
 	select {
 	case b.slots <- struct{}{}:
@@ -211,7 +211,7 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	user, _ := authn.UserOf(ctx)
-	klog.InfoS(asked, "user", user.Username, "about", q.About, "pod", q.Pod, "source", q.Source, "protocol", q.Protocol, "to", q.To)
+	klog.InfoS(logMessage, "user", user.Username, "about", q.About, "pod", q.Pod, "source", q.Source, "protocol", q.Protocol, "to", q.To)
 	facts := trace.Facts{APIVersion: explain.APIVersion, Node: h.deps.Node, AsOf: metav1.NewTime(time.Now().UTC())}
 	status := http.StatusInternalServerError
 	err = panics.Catch("trace", func() (err error) {
