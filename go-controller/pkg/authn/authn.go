@@ -28,8 +28,8 @@ const (
 	remembered = 1024
 	// atOnce limits how many reviews are requested concurrently.
 	atOnce = 4
-	// patience limits how long a request waits for its turn and the answers.
-	patience = 10 * time.Second
+	// reviewTimeout limits how long a request waits for its turn and the answers.
+	reviewTimeout = 10 * time.Second
 	// longest is the maximum length of a token, in bytes.
 	longest = 16 << 10
 )
@@ -95,7 +95,7 @@ var ErrForbidden = errors.New("forbidden")
 // Review returns the user of a token, if the user has the access. The error is or wraps ErrUnauthenticated or
 // ErrForbidden if the API server has refused.
 func (r *Reviewer) Review(ctx context.Context, token string, access Access) (*User, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
 	defer cancel()
 	user, err := r.authenticate(ctx, token)
 	if err != nil {
@@ -122,9 +122,9 @@ func (r *Reviewer) authenticate(ctx context.Context, token string) (*User, error
 		}
 		// An API server that does not support audiences returns none: the token may then be meant for something
 		// else.
-		meant := len(r.audiences) == 0 ||
+		audienceMatches := len(r.audiences) == 0 ||
 			slices.ContainsFunc(review.Status.Audiences, func(a string) bool { return slices.Contains(r.audiences, a) })
-		if !review.Status.Authenticated || !meant {
+		if !review.Status.Authenticated || !audienceMatches {
 			return nil, nil
 		}
 		return &review.Status.User, nil

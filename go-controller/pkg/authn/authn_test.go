@@ -176,7 +176,7 @@ func TestStrangersCannotKeepTheAPIServerBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := New(newAPIServer(), "trace/node1")
 		answer, gaveUp, asked := make(chan struct{}), make(chan error, 100), make(chan error, 100)
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), reviewTimeout)
 		defer cancel()
 		for range 100 {
 			go func() {
@@ -188,7 +188,7 @@ func TestStrangersCannotKeepTheAPIServerBusy(t *testing.T) {
 				}
 			}()
 		}
-		<-time.After(patience)
+		<-time.After(reviewTimeout)
 		synctest.Wait()
 		if n := len(gaveUp); n != 100-atOnce {
 			t.Errorf("%d questions gave up, want all but %d", n, atOnce)

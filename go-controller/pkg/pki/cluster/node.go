@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	// patience is how long to wait for one request: there may be no issuer to answer it.
-	patience = time.Minute
-	poll     = 250 * time.Millisecond
+	// requestTimeout is how long to wait for one request: there may be no issuer to answer it.
+	requestTimeout = time.Minute
+	poll           = 250 * time.Millisecond
 )
 
 // Node maintains the certificate of a node in a directory.
@@ -44,7 +44,7 @@ func (n Node) Run(ctx context.Context) error {
 			klog.ErrorS(err, "No certificate for this node, will retry", "node", n.Name, "after", after)
 		}
 		pause(ctx, after)
-		after = min(2*after, patience) // each request stays in the API server for an hour
+		after = min(2*after, requestTimeout) // each request stays in the API server for an hour
 	}
 	return nil
 }
@@ -71,7 +71,7 @@ func (n Node) request(ctx context.Context) (*x509.Certificate, error) {
 		return nil, err
 	}
 	client := n.Client.CertificatesV1().CertificateSigningRequests()
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	csr, err := client.Create(ctx, &certificatesv1.CertificateSigningRequest{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "ovnkube-node-"},
@@ -90,7 +90,7 @@ func (n Node) request(ctx context.Context) (*x509.Certificate, error) {
 			}
 		}
 		if !pause(ctx, poll) {
-			return nil, fmt.Errorf("certificate request %s: not answered after %s: does ovnkube-pki run?", csr.Name, patience)
+			return nil, fmt.Errorf("certificate request %s: not answered after %s: does ovnkube-pki run?", csr.Name, requestTimeout)
 		}
 		name := csr.Name
 		if csr, err = client.Get(ctx, name, metav1.GetOptions{}); err != nil {
