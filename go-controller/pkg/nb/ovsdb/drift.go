@@ -103,7 +103,7 @@ func (d *drift) row(t *table, old, row model.Model) {
 				d.markForeign(o)
 				delete(d.written, now) // the row is not as it was written
 			}
-			if t.tells(old, row) {
+			if t.notifies(old, row) {
 				d.markDirty(o)
 			}
 		}

@@ -12,14 +12,14 @@ import (
 
 // wanted is one row a planner wants, on its way to the database.
 type wanted struct {
-	table *table
-	owner nb.Owner
-	row   nb.Row
-	ids   map[string]string // external_ids, nil in tables without them
-	model model.Model       // copy with references resolved
-	have  *found            // the row as it is; nil if it is to be inserted
-	uuid  string            // of the row if have is set, else its name in the transaction
-	hang  *reference        // to insert into the parent's column, nil if already there
+	table     *table
+	owner     nb.Owner
+	row       nb.Row
+	ids       map[string]string // external_ids, nil in tables without them
+	model     model.Model       // copy with references resolved
+	have      *found            // the row as it is; nil if it is to be inserted
+	uuid      string            // of the row if have is set, else its name in the transaction
+	parentRef *reference        // to insert into the parent's column, nil if already there
 }
 
 // reference is a cell of a reference column to which a row must be added or from which it
@@ -34,7 +34,7 @@ type reference struct {
 type deletion struct {
 	table *table
 	found
-	hang *reference // in the parent; nil for root tables and if the parent is deleted too
+	parentRef *reference // in the parent; nil for root tables and if the parent is deleted too
 }
 
 // name identifies a row within a plan.
@@ -189,8 +189,8 @@ func (p *plan) placeUnderParent(w *wanted, newName func() string) error {
 	pw := p.byName[name{parent.Table, parent.Name}]
 	if w.have != nil {
 		moved := w.table.parentOf(w.have.row) != parent
-		reborn := !w.table.root && pw != nil && pw.have == nil
-		if moved || reborn {
+		parentIsNew := !w.table.root && pw != nil && pw.have == nil
+		if moved || parentIsNew {
 			p.addDeletion(w.table, w.have)
 			w.have, w.uuid = nil, newName()
 		} else if !w.table.root {
@@ -217,7 +217,7 @@ func (p *plan) placeUnderParent(w *wanted, newName func() string) error {
 	if w.have != nil && holder != nil && slices.Contains(ref.table.membersOf(holder, ref.column), w.uuid) {
 		return nil
 	}
-	w.hang = ref
+	w.parentRef = ref
 	return nil
 }
 
@@ -318,14 +318,14 @@ func (p *plan) detach() {
 			continue // deleted directly; the server removes weak references to it
 		}
 		parent := d.table.parentOf(d.row)
-		d.hang = &reference{table: tableByName[parent.Table], column: d.table.Parents[parent.Table]}
-		rows, err := p.view.named(d.hang.table, parent.Name)
+		d.parentRef = &reference{table: tableByName[parent.Table], column: d.table.Parents[parent.Table]}
+		rows, err := p.view.named(d.parentRef.table, parent.Name)
 		switch {
 		case err != nil || len(rows) != 1: // found by the reference to the row instead
 		case p.dead[rows[0].uuid]:
-			d.hang = nil // deleted with its parent
+			d.parentRef = nil // deleted with its parent
 		default:
-			d.hang.uuid = rows[0].uuid
+			d.parentRef.uuid = rows[0].uuid
 		}
 	}
 }

@@ -56,16 +56,16 @@ func openSession(ctx context.Context, endpoint string, cfg Config, homes *tableI
 			s.end(err)
 		}
 	}()
-	greet, cancel := context.WithTimeout(ctx, 2*cfg.ProbeInterval)
+	connectCtx, cancel := context.WithTimeout(ctx, 2*cfg.ProbeInterval)
 	defer cancel()
-	if err = s.watchLeader(greet, tlsConfig); err != nil {
+	if err = s.watchLeader(connectCtx, tlsConfig); err != nil {
 		return nil, err
 	}
 	dbModel, err := databaseModel()
 	if err != nil {
 		return nil, err
 	}
-	if s.data, err = s.dial(greet, dbModel, tlsConfig); err != nil {
+	if s.data, err = s.dial(connectCtx, dbModel, tlsConfig); err != nil {
 		return nil, err
 	}
 	go s.endWith(s.data)

@@ -169,8 +169,8 @@ func (t *table) monitored() []string {
 	return slices.Compact(cols)
 }
 
-// tells reports whether a change of a row affects a column that its owner depends on.
-func (t *table) tells(old, row model.Model) bool {
+// notifies reports whether a change of a row affects a column that its owner depends on.
+func (t *table) notifies(old, row model.Model) bool {
 	return old != nil && row != nil && slices.ContainsFunc(t.notified, func(field int) bool {
 		return !reflect.DeepEqual(structOf(old).Field(field).Interface(), structOf(row).Field(field).Interface())
 	})

@@ -65,8 +65,8 @@ func build(p *plan, thorough bool) *part {
 	b.remove(thorough)
 	for _, w := range p.rows {
 		b.write(w)
-		if w.hang != nil {
-			b.joins.add(cell{w.hang.table.Name, w.hang.uuid, w.hang.column}, wireUUID(w.uuid))
+		if w.parentRef != nil {
+			b.joins.add(cell{w.parentRef.table.Name, w.parentRef.uuid, w.parentRef.column}, wireUUID(w.uuid))
 		}
 	}
 	return b
@@ -105,15 +105,15 @@ func (b *part) remove(thorough bool) {
 			b.removes = append(b.removes, ovsdb.Operation{
 				Op: ovsdb.OperationDelete, Table: d.table.Name, Where: whereUUID(d.uuid),
 			})
-		case d.hang == nil:
-		case thorough, d.hang.uuid == "":
+		case d.parentRef == nil:
+		case thorough, d.parentRef.uuid == "":
 			b.removes = append(b.removes, ovsdb.Operation{
-				Op: ovsdb.OperationMutate, Table: d.hang.table.Name,
-				Where:     []ovsdb.Condition{ovsdb.NewCondition(d.hang.column, ovsdb.ConditionIncludes, ref)},
-				Mutations: []ovsdb.Mutation{*ovsdb.NewMutation(d.hang.column, ovsdb.MutateOperationDelete, ref)},
+				Op: ovsdb.OperationMutate, Table: d.parentRef.table.Name,
+				Where:     []ovsdb.Condition{ovsdb.NewCondition(d.parentRef.column, ovsdb.ConditionIncludes, ref)},
+				Mutations: []ovsdb.Mutation{*ovsdb.NewMutation(d.parentRef.column, ovsdb.MutateOperationDelete, ref)},
 			})
 		default:
-			b.leaves.add(cell{d.hang.table.Name, d.hang.uuid, d.hang.column}, ref)
+			b.leaves.add(cell{d.parentRef.table.Name, d.parentRef.uuid, d.parentRef.column}, ref)
 		}
 	}
 }
@@ -155,7 +155,7 @@ func (b *part) write(w *wanted) {
 	if len(mutations) > 0 {
 		b.addWrite(ovsdb.Operation{Op: ovsdb.OperationMutate, Table: t.Name, Where: whereUUID(w.uuid), Mutations: mutations}, true)
 	}
-	if len(values) > 0 || len(mutations) > 0 || w.hang != nil {
+	if len(values) > 0 || len(mutations) > 0 || w.parentRef != nil {
 		b.stats.Updated++
 		b.changed = append(b.changed, w)
 	}

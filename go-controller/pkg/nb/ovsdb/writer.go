@@ -201,30 +201,30 @@ func (w *Writer) Sizes() map[string]int {
 
 // txn is a transaction in flight, or the requests that came back from it.
 type txn struct {
-	asked []*request
-	parts []*part
-	again []*request // those of asked that start over
+	requests []*request
+	parts    []*part
+	again    []*request // those that start over
 }
 
 // run commits requests. Requests that arrive while transactions are in flight are combined
 // into the next one. Two transactions are in flight at a time, so that the server works on
 // one while the other's updates are read. They never have an owner or a slot in common.
 func (w *Writer) run() {
-	landed := make(chan txn, maxInFlight)
-	airborne, slots := map[nb.Owner]bool{}, map[nb.Slot]bool{}
+	finished := make(chan txn, maxInFlight)
+	busy, slots := map[nb.Owner]bool{}, map[nb.Slot]bool{}
 	var waiting []*request
-	for flying := 0; ; {
-		if flying < maxInFlight {
+	for inFlight := 0; ; {
+		if inFlight < maxInFlight {
 			var batch []*request
-			if batch, waiting = w.nextBatch(waiting, airborne); len(batch) > 0 {
-				s, parts, asked, later := w.prepare(batch, slots)
+			if batch, waiting = w.nextBatch(waiting, busy); len(batch) > 0 {
+				s, parts, included, later := w.prepare(batch, slots)
 				waiting = append(later, waiting...)
 				if len(parts) > 0 {
-					flying++
-					for _, r := range asked {
-						airborne[r.owner] = true
+					inFlight++
+					for _, r := range included {
+						busy[r.owner] = true
 					}
-					go func() { landed <- txn{asked, parts, w.send(s, asked, parts)} }()
+					go func() { finished <- txn{included, parts, w.send(s, included, parts)} }()
 				}
 				if len(later) < len(batch) {
 					continue
@@ -234,10 +234,10 @@ func (w *Writer) run() {
 		select {
 		case r := <-w.requests:
 			waiting = append(waiting, r...)
-		case f := <-landed:
-			flying--
-			for i, r := range f.asked {
-				delete(airborne, r.owner)
+		case f := <-finished:
+			inFlight--
+			for i, r := range f.requests {
+				delete(busy, r.owner)
 				for slot := range f.parts[i].plan.slots {
 					delete(slots, slot)
 				}
@@ -251,7 +251,7 @@ func (w *Writer) run() {
 
 // nextBatch picks the requests for the next transaction: of those waiting, here or still in
 // Apply, the first of each owner that has none in flight.
-func (w *Writer) nextBatch(waiting []*request, airborne map[nb.Owner]bool) (batch, rest []*request) {
+func (w *Writer) nextBatch(waiting []*request, busy map[nb.Owner]bool) (batch, rest []*request) {
 	for more := true; more; {
 		select {
 		case r := <-w.requests:
@@ -263,7 +263,7 @@ func (w *Writer) nextBatch(waiting []*request, airborne map[nb.Owner]bool) (batc
 	taken := map[nb.Owner]bool{}
 	for _, r := range waiting {
 		// An owner has a second request only after an abandoned one; keep the order.
-		if airborne[r.owner] || taken[r.owner] {
+		if busy[r.owner] || taken[r.owner] {
 			rest = append(rest, r)
 			taken[r.owner] = true
 			continue
@@ -275,15 +275,15 @@ func (w *Writer) nextBatch(waiting []*request, airborne map[nb.Owner]bool) (batc
 }
 
 // prepare waits for a session and diffs a batch against its cache. It answers the requests
-// that need no transaction. It returns those that share the next transaction (asked), and
+// that need no transaction. It returns those that share the next transaction (included), and
 // those that must wait because they do not fit into it or share slots with others (later).
 // slots are those of the transactions in flight; prepare adds those of the new one.
-func (w *Writer) prepare(batch []*request, slots map[nb.Slot]bool) (s *session, parts []*part, asked, later []*request) {
+func (w *Writer) prepare(batch []*request, slots map[nb.Slot]bool) (s *session, parts []*part, included, later []*request) {
 	s, err := w.client.current(w.client.ctx)
 	writes := 0
 	for i, r := range batch {
 		if writes >= maxBatchWrites {
-			return s, parts, asked, append(later, batch[i:]...)
+			return s, parts, included, append(later, batch[i:]...)
 		}
 		if err != nil {
 			r.finish(err)
@@ -304,14 +304,14 @@ func (w *Writer) prepare(batch []*request, slots map[nb.Slot]bool) (s *session, 
 			w.drift.update(r.owner, len(r.want) > 0, false)
 			r.finish(nil)
 		case writes > 0 && writes+b.size() > maxBatchWrites:
-			return s, parts, asked, append(later, batch[i:]...)
+			return s, parts, included, append(later, batch[i:]...)
 		default:
 			maps.Copy(slots, b.plan.slots)
-			parts, asked = append(parts, b), append(asked, r)
+			parts, included = append(parts, b), append(included, r)
 			writes += b.size()
 		}
 	}
-	return s, parts, asked, later
+	return s, parts, included, later
 }
 
 func (w *Writer) plan(v view, r *request) (*part, error) {
@@ -335,7 +335,7 @@ func (w *Writer) newName() string {
 
 // send commits parts in one transaction and answers their requests. It returns the requests
 // that have to start over.
-func (w *Writer) send(s *session, asked []*request, parts []*part) (again []*request) {
+func (w *Writer) send(s *session, requests []*request, parts []*part) (again []*request) {
 	for _, b := range parts {
 		w.drift.expect(b)
 	}
@@ -345,19 +345,19 @@ func (w *Writer) send(s *session, asked []*request, parts []*part) (again []*req
 	w.observe(parts, time.Since(begin), err)
 	switch {
 	case errors.Is(err, errSession):
-		return asked // the next session's cache shows the outcome
+		return requests // the next session's cache shows the outcome
 	case err != nil && len(parts) > 1:
 		// The rows of one owner were rejected, and with them those of all.
-		for _, r := range asked {
+		for _, r := range requests {
 			again = append(again, w.sendAlone(s, r)...)
 		}
 		return again
 	case err != nil:
-		asked[0].finish(err)
+		requests[0].finish(err)
 		return nil
 	}
 	for i, b := range parts {
-		r := asked[i]
+		r := requests[i]
 		r.stats = add(r.stats, b.stats)
 		if err := t.verify(i, s.view, results); err != nil {
 			if r.attempts++; r.attempts < maxAttempts {
