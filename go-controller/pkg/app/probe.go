@@ -35,7 +35,7 @@ func (n *node) sendProbe(ctx context.Context, pod *corev1.Pod, source netip.Addr
 	if err != nil {
 		return trace.Probed{}, err
 	}
-	r, err := podprobe.Send(ctx, podprobe.Probe{Netns: netns, Source: source, To: q.To, UDP: q.Protocol == trace.UDP, Patience: probePatience})
+	r, err := podprobe.Send(ctx, podprobe.Probe{Netns: netns, Source: source, To: q.To, UDP: q.Protocol == trace.UDP, Timeout: probePatience})
 	if err != nil {
 		return trace.Probed{}, err
 	}

@@ -55,7 +55,7 @@ func (n *node) services(core informers.SharedInformerFactory, switches ovs.Clien
 				return stale(service.Entry{Client: client, To: to, From: from, HostOwned: own})
 			})
 		},
-		OnInForce: switches.OnInForce,
+		OnInForce: switches.OnFlowsInstalled,
 		Config:    serviceConfig(n.env.Config),
 		Marks:     bridge.DefaultMarks(n.env.Config.Default.ConntrackZone),
 	})

@@ -13,8 +13,8 @@ import (
 // priorityIngress is above all other flows for packets from the wire to the node.
 const priorityIngress = 110
 
-// priorityAsked is above the flow for all other packets of the host.
-const priorityAsked = 101
+// priorityLearnReply is above the flow for all other packets of the host.
+const priorityLearnReply = 101
 
 // Ingress is unsolicited traffic from the wire that goes to the gateway router: a service that OVN
 // balances.
@@ -25,9 +25,9 @@ type Ingress struct {
 	Sources []netip.Prefix
 }
 
-// TableHostAsked holds learned flows: who received datagrams of the host from the address and port
+// TableHostReply holds learned flows: who received datagrams of the host from the address and port
 // of a service, and may therefore answer. Only such answers match its flows, which set register 0.
-const TableHostAsked = 4
+const TableHostReply = 4
 
 const (
 	// learnedIdle is after how many seconds without packets a learned flow expires, as such
@@ -84,25 +84,25 @@ func IngressFlows(b Bridge, i Ingress, m Marks) []host.Flow {
 			add(1, "ct_state=-est-rel+trk", balance...)
 			continue
 		}
-		add(0, "", fmt.Sprintf("resubmit(,%d)", TableHostAsked), "resubmit(,1)")
+		add(0, "", fmt.Sprintf("resubmit(,%d)", TableHostReply), "resubmit(,1)")
 		add(1, "ct_state=-trk,reg0=0", balance...) // answers go to the host, like all other packets
 	}
 	if i.Protocol != "tcp" {
 		sent := []string{in(Local), protocol, t.src + "=" + i.To.Addr().String(), fmt.Sprintf("tp_src=%d", i.To.Port())}
-		flows = append(flows, flow(0, priorityAsked, sent,
-			learnAnswers(f, transports[i.Protocol]), m.remember(m.Host, ""), b.tag(), output(Uplink)))
+		flows = append(flows, flow(0, priorityLearnReply, sent,
+			learnReplies(f, transports[i.Protocol]), m.remember(m.Host, ""), b.tag(), output(Uplink)))
 	}
 	return flows
 }
 
-// learnAnswers returns the action that adds a flow to TableHostAsked for the answers to a packet.
-func learnAnswers(f topology.Family, p transport) string {
+// learnReplies returns the action that adds a flow to TableHostReply for the answers to a packet.
+func learnReplies(f topology.Family, p transport) string {
 	ethernet, ip := "0x800", "NXM_OF_IP"
 	if f == topology.IPv6 {
 		ethernet, ip = "0x86dd", "NXM_NX_IPV6"
 	}
 	parts := []string{
-		fmt.Sprintf("table=%d,priority=%d,cookie=%#x", TableHostAsked, priorityIngress, host.LearnedCookie),
+		fmt.Sprintf("table=%d,priority=%d,cookie=%#x", TableHostReply, priorityIngress, host.LearnedCookie),
 		fmt.Sprintf("idle_timeout=%d,limit=%d", learnedIdle, learnedLimit),
 		fmt.Sprintf("eth_type=%s,nw_proto=%d", ethernet, p.number),
 	}

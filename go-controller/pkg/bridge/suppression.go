@@ -36,7 +36,7 @@ const (
 	regDropped                // and packets from it are dropped
 	regNeighbor               // looked up: the target or sender of ARP or neighbor discovery
 	regLeaving                // looked up: the source of a leaving packet
-	regCome                   // looked up: the destination of an incoming packet that belongs to no connection
+	regIncoming               // looked up: the destination of an incoming packet that belongs to no connection
 )
 
 func register(bit int) string { return fmt.Sprintf("reg2=%#x/%#[1]x", bit) }
@@ -93,12 +93,12 @@ func Suppression(b Bridge) []host.Flow {
 		if f == topology.IPv6 {
 			fields = "NXM_NX_IPV6"
 		}
-		come := slices.Concat(wire, []string{t.ip})
+		incoming := slices.Concat(wire, []string{t.ip})
 		flows = append(flows,
 			lookup(0, priorityLeaving, regLeaving, fields+"_SRC", in(Patch), t.ip),
 			flow(0, PriorityUnsnatted, []string{in(Patch), t.ip, register(regDropped)}, "drop"),
-			lookup(1, priorityStray, regCome, fields+"_DST", slices.Clone(come)...),
-			flow(1, priorityStray, append(come, register(regSuppressed)), "drop"))
+			lookup(1, priorityStray, regIncoming, fields+"_DST", slices.Clone(incoming)...),
+			flow(1, priorityStray, append(incoming, register(regSuppressed)), "drop"))
 	}
 	return flows
 }

@@ -12,10 +12,10 @@ import (
 type Coalescer[R any] struct {
 	token chan struct{}
 
-	mu    sync.Mutex
-	asked uint64 // counts requests
-	done  uint64 // the last request that a finished pass covers
-	last  R      // result of that pass
+	mu        sync.Mutex
+	requested uint64 // counts requests
+	done      uint64 // the last request that a finished pass covers
+	last      R      // result of that pass
 }
 
 // NewCoalescer returns an idle Coalescer.
@@ -30,8 +30,8 @@ func NewCoalescer[R any]() *Coalescer[R] {
 func (t *Coalescer[R]) Request() uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.asked++
-	return t.asked
+	t.requested++
+	return t.requested
 }
 
 // Do waits for its turn and runs pass, unless a pass that began after request has finished in the
@@ -46,7 +46,7 @@ func (t *Coalescer[R]) Do(ctx context.Context, request uint64, pass func(context
 	defer func() { t.token <- struct{}{} }()
 
 	t.mu.Lock()
-	asked, covered, last := t.asked, t.done >= request, t.last
+	requested, covered, last := t.requested, t.done >= request, t.last
 	t.mu.Unlock()
 	if covered {
 		return last, nil
@@ -57,6 +57,6 @@ func (t *Coalescer[R]) Do(ctx context.Context, request uint64, pass func(context
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.done, t.last = asked, result
+	t.done, t.last = requested, result
 	return result, nil
 }

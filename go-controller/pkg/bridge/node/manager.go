@@ -59,10 +59,10 @@ type Manager struct {
 	swept       bool
 	synced      bool
 	numbers     bridge.Ports // the last known ones
-	// told is the basis of the flows that the driver was last given, or zero if that failed.
+	// applied is the basis of the flows that the driver was last given, or zero if that failed.
 	// changed are the flows that have changed one by one since then (true: added); anew means that
 	// all have to be given again.
-	told    basis
+	applied basis
 	changed map[host.Flow]bool
 	anew    bool
 	cleared bool // the driver was swept
@@ -129,7 +129,7 @@ func (m *Manager) Attach(ctx context.Context, at Attachment) error {
 	m.mu.Lock()
 	if m.writer == nil || m.at.Bridge != at.Bridge {
 		m.writer, m.numbers = m.open(at.Bridge), bridge.Ports{}
-		m.told, m.cleared, m.synced = basis{}, false, false
+		m.applied, m.cleared, m.synced = basis{}, false, false
 	}
 	m.at = at
 	m.mu.Unlock()
@@ -334,7 +334,7 @@ func (m *Manager) take(at Attachment, ports bridge.Ports) job {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	j := job{basis: basis{at: at, ports: ports, complete: ports.Complete() && m.allContributed()}}
-	same := m.told == j.basis
+	same := m.applied == j.basis
 	switch {
 	case same && !j.basis.complete: // contributions do not matter yet
 		return j
@@ -359,19 +359,19 @@ func (m *Manager) take(at Attachment, ports bridge.Ports) job {
 func (m *Manager) failed() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.told, m.synced = basis{}, false
+	m.applied, m.synced = basis{}, false
 }
 
 // done records the state of the driver.
-func (m *Manager) done(told basis, swept bool) {
+func (m *Manager) done(applied basis, swept bool) {
 	m.mu.Lock()
-	var tell []func()
-	if told.complete && !m.synced {
-		tell = slices.Clone(m.onComplete)
+	var notify []func()
+	if applied.complete && !m.synced {
+		notify = slices.Clone(m.onComplete)
 	}
-	m.told, m.synced, m.cleared = told, told.complete, m.cleared || swept
+	m.applied, m.synced, m.cleared = applied, applied.complete, m.cleared || swept
 	m.mu.Unlock()
-	for _, f := range tell {
+	for _, f := range notify {
 		f()
 	}
 }

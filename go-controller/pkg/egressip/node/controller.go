@@ -120,9 +120,9 @@ type Announcer interface {
 	Start(link string, addr netip.Addr) error
 	// Stop ends the announcements of an address.
 	Stop(addr netip.Addr)
-	// Ask resolves the MAC address of a neighbour for the host and the gateway router, which
+	// Solicit resolves the MAC address of a neighbour for the host and the gateway router, which
 	// share a MAC address.
-	Ask(link string, from, neighbour netip.Addr) error
+	Solicit(link string, from, neighbour netip.Addr) error
 }
 
 // Controller holds the egress addresses of this node.
@@ -491,7 +491,7 @@ func (c *Controller) askNextHops(link string, f topology.Family) {
 		if topology.FamilyOf(hop) != f {
 			continue
 		}
-		if err := c.deps.Announcer.Ask(link, from.Addr(), hop); err != nil {
+		if err := c.deps.Announcer.Solicit(link, from.Addr(), hop); err != nil {
 			klog.V(2).InfoS("Could not resolve a next hop", "nextHop", hop, "reason", err.Error())
 		}
 	}

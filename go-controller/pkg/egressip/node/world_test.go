@@ -354,8 +354,8 @@ func (w *world) Start(link string, addr netip.Addr) error {
 	return nil
 }
 
-// Ask implements Announcer.
-func (w *world) Ask(link string, from, neighbour netip.Addr) error {
+// Solicit implements Announcer.
+func (w *world) Solicit(link string, from, neighbour netip.Addr) error {
 	w.note(fmt.Sprintf("ask for %s as %s on %s", neighbour, from, link))
 	return nil
 }

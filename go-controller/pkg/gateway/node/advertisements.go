@@ -90,9 +90,9 @@ func passAdvertisements(from, to string) error {
 	return link.SetLinkSysctl(topology.IPv6, to, "accept_ra", acceptAlways)
 }
 
-// askRouters makes the kernel solicit routers on a link that accepts router
+// solicitRouters makes the kernel solicit routers on a link that accepts router
 // advertisements, by restarting IPv6 there. This removes addresses from the link.
-func askRouters(name string) error {
+func solicitRouters(name string) error {
 	accepts, err := acceptsAdvertisements(name)
 	if err != nil || !accepts {
 		return err

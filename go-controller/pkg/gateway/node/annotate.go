@@ -36,7 +36,7 @@ func (g *Gateway) annotate(ctx context.Context, n *corev1.Node, node topology.No
 	if err != nil {
 		return err
 	}
-	blind, err := g.OVS.Lacks(ctx, "check_pkt_len")
+	noPktLenCheck, err := g.OVS.Lacks(ctx, "check_pkt_len")
 	if err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func (g *Gateway) annotate(ctx context.Context, n *corev1.Node, node topology.No
 			External: g.external(node, a),
 		})),
 	}
-	if values[kube.AnnotationGatewayMTU] = nil; blind {
+	if values[kube.AnnotationGatewayMTU] = nil; noPktLenCheck {
 		values[kube.AnnotationGatewayMTU] = kube.Value("false")
 	}
 	if len(node.Subnets) > 0 {

@@ -153,7 +153,7 @@ func moveBack(ctx context.Context, db ovs.Client, bridge string, rec gateway.Rec
 	if _, err := link.Up(rec.Uplink); err != nil {
 		return err
 	}
-	if err := askRouters(rec.Uplink); err != nil {
+	if err := solicitRouters(rec.Uplink); err != nil {
 		return err
 	}
 	if _, err := attachment.AddAddresses(rec.Uplink, want); err != nil {

@@ -196,7 +196,7 @@ func (g *Gateway) pass(ctx context.Context) (missing string, err error) {
 	if err != nil {
 		return "the Node object", fmt.Errorf("read node %s: %w", g.Node, err)
 	}
-	node := g.inForce()
+	node := g.currentNode()
 	system, err := g.ensureSystem(ctx)
 	if err != nil {
 		return "Open vSwitch", err
@@ -227,9 +227,9 @@ func (g *Gateway) pass(ctx context.Context) (missing string, err error) {
 	return missing, err
 }
 
-// inForce returns the node as far as it is known. The master corrects its own
+// currentNode returns the node as far as it is known. The master corrects its own
 // annotations; ours are overwritten.
-func (g *Gateway) inForce() topology.Node {
+func (g *Gateway) currentNode() topology.Node {
 	n, err := g.Nodes.Lister().Get(g.Node)
 	if err != nil { // not found: a lister returns no other error
 		return topology.Node{Name: g.Node}

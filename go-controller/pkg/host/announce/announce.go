@@ -56,9 +56,9 @@ func (a *Announcer) Start(link string, addr netip.Addr) error {
 	return nil
 }
 
-// Ask asks once for the MAC address of a neighbour, as the host with the address from and a link's
-// MAC address. Others that hear the answer learn it, too. Ask does not wait for it.
-func (a *Announcer) Ask(link string, from, neighbour netip.Addr) error {
+// Solicit asks once for the MAC address of a neighbour, as the host with the address from and a link's
+// MAC address. Others that hear the answer learn it, too. Solicit does not wait for it.
+func (a *Announcer) Solicit(link string, from, neighbour netip.Addr) error {
 	dev, err := netlink.LinkByName(link)
 	if err != nil {
 		return fmt.Errorf("ask for %s: find link %s: %w", neighbour, link, err)

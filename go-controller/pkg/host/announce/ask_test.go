@@ -20,7 +20,7 @@ func TestAsk(t *testing.T) {
 	answers := listen(t, "far0")
 	var a Announcer
 	for from, neighbour := range map[string]string{"172.18.0.3": "172.18.0.9", "fc00::3": "fc00::9"} {
-		if err := a.Ask("far0", netip.MustParseAddr(from), netip.MustParseAddr(neighbour)); err != nil {
+		if err := a.Solicit("far0", netip.MustParseAddr(from), netip.MustParseAddr(neighbour)); err != nil {
 			t.Fatal(err)
 		}
 		eventually.True(t, neighbour+" to know "+from, func() bool {
@@ -28,7 +28,7 @@ func TestAsk(t *testing.T) {
 		})
 	}
 	eventually.True(t, "an answer by ARP", func() bool { return answers() > 0 })
-	if err := a.Ask("none0", netip.MustParseAddr("172.18.0.3"), netip.MustParseAddr("172.18.0.9")); err == nil {
+	if err := a.Solicit("none0", netip.MustParseAddr("172.18.0.3"), netip.MustParseAddr("172.18.0.9")); err == nil {
 		t.Error("asked on a link that is not there")
 	}
 }

@@ -11,7 +11,7 @@
 // some neighbours accept only one update per second. Stop ends that, and nothing is sent after it
 // has returned: a host that has released an address must not claim it afterwards.
 //
-// Ask is for the opposite direction: it makes a neighbour tell its MAC address to the host and to
+// Solicit is for the opposite direction: it makes a neighbour tell its MAC address to the host and to
 // the gateway router, which has the same MAC address as the host and hears the answer.
 //
 // Callers: the node side of EgressIP.

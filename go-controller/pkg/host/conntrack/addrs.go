@@ -19,7 +19,7 @@ const few = 32
 // have their entries in the kernel's table. runDir is the directory of ovs-vswitchd's control
 // socket.
 func FlushOVSAddrs(ctx context.Context, runDir string, addrs []netip.Addr) (int, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	total := 0
 	all, err := datapaths(ctx, runDir)
@@ -42,7 +42,7 @@ func FlushOVSSources(ctx context.Context, runDir string, zone uint16, addrs []ne
 	if len(addrs) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	all, err := datapaths(ctx, runDir)
 	for _, d := range all {

@@ -17,8 +17,8 @@ import (
 // DefaultRunDir is the directory of ovs-vswitchd's control socket.
 const DefaultRunDir = "/var/run/openvswitch"
 
-// patience is the timeout for all requests of one call to ovs-vswitchd.
-const patience = 30 * time.Second
+// callTimeout is the timeout for all requests of one call to ovs-vswitchd.
+const callTimeout = 30 * time.Second
 
 // protocols are the protocols whose entries are identified by ports, with their numbers in IP
 // headers.
@@ -149,7 +149,7 @@ func FlushOVS(ctx context.Context, runDir string, zone uint16, f Filter) error {
 	if err == nil && f.Mark != 0 {
 		err = errors.New("OVS cannot filter by mark")
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	var all []datapath
 	if err == nil {

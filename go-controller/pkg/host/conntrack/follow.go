@@ -34,7 +34,7 @@ type Tracked struct {
 // it to, in the caller's network namespace and in the userspace datapaths of Open vSwitch. It
 // changes nothing. runDir is the directory of ovs-vswitchd's control socket.
 func Follow(ctx context.Context, runDir string, c Connection) ([]Tracked, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	family := netlink.InetFamily(netlink.FAMILY_V4)
 	if c.From.Addr().Is6() {

@@ -23,7 +23,7 @@ type Stale func(client netip.Addr, to, from netip.AddrPort, own bool) bool
 // vSwitch got before the call take effect before entries are deleted, so that no later packet
 // recreates such an entry. runDir is the directory of ovs-vswitchd's control socket.
 func FlushStaleUDP(ctx context.Context, runDir string, stale Stale) (int, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	vswitchd := unixctl.Daemon{RunDir: runDir, Name: "ovs-vswitchd"}
 	// Without ovs-vswitchd there is nothing to wait for, but the kernel's entries can still be

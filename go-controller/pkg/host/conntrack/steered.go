@@ -18,7 +18,7 @@ const replyEthShift = 32
 // ListSteered returns the connections of the OVS datapath that OVN has labelled with the MAC
 // address that replies go to. runDir is the directory of ovs-vswitchd's control socket.
 func ListSteered(ctx context.Context, runDir string) ([]host.Steered, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	all, err := datapaths(ctx, runDir)
 	var steered []host.Steered
@@ -39,7 +39,7 @@ func ListSteered(ctx context.Context, runDir string) ([]host.Steered, error) {
 
 // FlushSteered deletes a connection that ListSteered returned.
 func FlushSteered(ctx context.Context, runDir string, s host.Steered) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	all, err := datapaths(ctx, runDir)
 	for _, d := range all {

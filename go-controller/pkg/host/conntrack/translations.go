@@ -19,7 +19,7 @@ import (
 // connections are deleted, so that no later packet recreates such an entry. runDir is the directory
 // of ovs-vswitchd's control socket.
 func FlushGatewayTranslations(ctx context.Context, runDir string, stale func(src, dst, to netip.Addr) bool) (int, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	if err := awaitFlows(ctx, unixctl.Daemon{RunDir: runDir, Name: "ovs-vswitchd"}); err != nil {
 		return 0, err

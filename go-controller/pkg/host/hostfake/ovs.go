@@ -256,8 +256,8 @@ func (o *OVS) OnInterface(f func(string)) {
 	o.iface = append(o.iface, f)
 }
 
-// OnInForce implements ovs.Client: there is no ovn-controller here.
-func (o *OVS) OnInForce(func()) {}
+// OnFlowsInstalled implements ovs.Client: there is no ovn-controller here.
+func (o *OVS) OnFlowsInstalled(func()) {}
 
 // Reconnect acts as if the connection had been lost and restored.
 func (o *OVS) Reconnect() {

@@ -36,7 +36,7 @@ type Writer struct {
 	want    map[string]host.Rules
 	dropped map[host.ChainKey]map[host.Rule]bool // deleted even before Sweep
 	swept   bool
-	doubted bool                       // somebody else may have changed a table
+	dirty   bool                       // somebody else may have changed a table
 	changes map[topology.Family]uint64 // how often the desired rules have changed
 	settled map[topology.Family]uint64 // the last value of changes that was written; none if the state of the tables is unknown
 
@@ -150,7 +150,7 @@ func differ(f topology.Family, a, b host.Rules) bool {
 func (w *Writer) upToDate() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return !w.doubted && !slices.ContainsFunc(w.places, func(p place) bool { return w.unsettled(p.family) })
+	return !w.dirty && !slices.ContainsFunc(w.places, func(p place) bool { return w.unsettled(p.family) })
 }
 
 // unsettled reports whether a family has something to write or its state is unknown; w.mu is held.
@@ -175,7 +175,7 @@ func (w *Writer) Sweep(ctx context.Context) error {
 // Resync reads the tables again and repairs what differs.
 func (w *Writer) Resync(ctx context.Context) error {
 	w.mu.Lock()
-	w.doubted = true
+	w.dirty = true
 	w.mu.Unlock()
 	return w.pass(ctx)
 }
@@ -211,7 +211,7 @@ func (w *Writer) rounds() map[topology.Family]round {
 	defer w.mu.Unlock()
 	out := map[topology.Family]round{}
 	for _, p := range w.places {
-		if !w.doubted && !w.unsettled(p.family) {
+		if !w.dirty && !w.unsettled(p.family) {
 			continue
 		}
 		g := goal{
@@ -232,7 +232,7 @@ func (w *Writer) rounds() map[topology.Family]round {
 	for f := range out {
 		delete(w.settled, f)
 	}
-	w.doubted = false
+	w.dirty = false
 	return out
 }
 

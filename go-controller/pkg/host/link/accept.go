@@ -39,8 +39,8 @@ func AcceptMarked(name, mac string, mark uint32) error {
 		Hooknum: nftables.ChainHookIngress, Priority: nftables.ChainPriorityFilter, Device: name,
 	}
 	rule := acceptRule(hw, mark)
-	stands, err := accepts(c, chain, rule)
-	if err != nil || stands {
+	exists, err := accepts(c, chain, rule)
+	if err != nil || exists {
 		return err
 	}
 	c.AddTable(table)

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// patience is how long to wait for an answer.
-	patience = time.Second
+	// timeout is how long to wait for an answer.
+	timeout = time.Second
 	// interval is how often the kernel's table is read.
 	interval = 20 * time.Millisecond
 	// known are the states in which an entry has a MAC address.
@@ -50,7 +50,7 @@ func Resolve(ctx context.Context, addrs []netip.Addr) (map[netip.Addr]string, er
 			errs = append(errs, fmt.Errorf("ask for neighbour %s: %w", a, err))
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	tick := time.NewTicker(interval)
 	defer tick.Stop()

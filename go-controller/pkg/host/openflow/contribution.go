@@ -82,8 +82,8 @@ func (c *contribution) remove(f host.Flow) {
 	}
 }
 
-// ownPatience is how long the flow monitor may take to report one of our own changes.
-const ownPatience = 2 * time.Second
+// ownChangeTimeout is how long the flow monitor may take to report one of our own changes.
+const ownChangeTimeout = 2 * time.Second
 
 // expected counts the flow changes that this process makes itself, since the flow monitor reports
 // these like the changes of others. Only their number is known: if others make a change in the
@@ -102,7 +102,7 @@ func (e *expected) expect(n int) {
 	if n == 0 || now.After(e.until) {
 		e.count = 0
 	}
-	e.count, e.until = e.count+n, now.Add(ownPatience)
+	e.count, e.until = e.count+n, now.Add(ownChangeTimeout)
 }
 
 // is reports whether the change that the flow monitor reports may be one of ours.

@@ -28,12 +28,12 @@ const (
 type DB struct {
 	endpoint string
 
-	mu          sync.Mutex // guards the fields below, never held over I/O
-	session     *session   // nil if there is no connection
-	changed     chan struct{}
-	onReconnect []func()
-	onInterface []func(string)
-	onInForce   []func()
+	mu               sync.Mutex // guards the fields below, never held over I/O
+	session          *session   // nil if there is no connection
+	changed          chan struct{}
+	onReconnect      []func()
+	onInterface      []func(string)
+	onFlowsInstalled []func()
 }
 
 // session is one connection with its replica of the database. A new connection gets a new session,
@@ -58,7 +58,7 @@ func New(ctx context.Context, endpoint string) *DB {
 
 // run keeps one session alive until ctx ends.
 func (db *DB) run(ctx context.Context) {
-	told := false
+	logged := false
 	var gone waits.Lost
 	defer gone.Set(waits.Wait{}, nil)
 	wait := waits.Wait{Part: "Open vSwitch", For: "a connection to " + db.endpoint, Reason: waits.ReasonDatabase}
@@ -67,14 +67,14 @@ func (db *DB) run(ctx context.Context) {
 		s, lost, err := db.connect(ctx)
 		if err != nil {
 			gone.Set(wait, err)
-			if !told {
+			if !logged {
 				klog.InfoS("Cannot reach the Open vSwitch database, will retry", "endpoint", db.endpoint, "reason", err.Error())
-				told = true
+				logged = true
 			}
 			pause(ctx, retryPause)
 			continue
 		}
-		told = false
+		logged = false
 		gone.Set(wait, nil)
 		klog.V(2).InfoS("Connected to the Open vSwitch database", "endpoint", db.endpoint)
 		db.publish(s)
@@ -179,14 +179,14 @@ func (db *DB) event(table string, old, new model.Model) {
 	db.mu.Lock()
 	close(db.changed)
 	db.changed = make(chan struct{})
-	calls, inForce := db.onInterface, db.onInForce
+	calls, flowsInstalled := db.onInterface, db.onFlowsInstalled
 	db.mu.Unlock()
 	switch table {
 	case vswitchd.InterfaceTable:
 	case vswitchd.BridgeTable:
 		before, _ := old.(*vswitchd.Bridge)
 		if now, _ := new.(*vswitchd.Bridge); before != nil && now != nil && before.ExternalIDs[nbCfg] != now.ExternalIDs[nbCfg] {
-			for _, f := range inForce {
+			for _, f := range flowsInstalled {
 				f()
 			}
 		}
@@ -235,11 +235,11 @@ func (db *DB) OnInterface(f func(string)) {
 	db.onInterface = append(db.onInterface[:len(db.onInterface):len(db.onInterface)], f)
 }
 
-// OnInForce implements Client.
-func (db *DB) OnInForce(f func()) {
+// OnFlowsInstalled implements Client.
+func (db *DB) OnFlowsInstalled(f func()) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	db.onInForce = append(db.onInForce[:len(db.onInForce):len(db.onInForce)], f)
+	db.onFlowsInstalled = append(db.onFlowsInstalled[:len(db.onFlowsInstalled):len(db.onFlowsInstalled)], f)
 }
 
 // current returns the session, or nil if there is none, and a channel that is closed at the next

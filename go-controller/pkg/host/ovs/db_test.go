@@ -264,7 +264,7 @@ func TestLacks(t *testing.T) {
 	lacks(false)
 	id := get(o, "--bare", "--columns=_uuid", "list", "datapath")
 	again := make(chan struct{}, 10)
-	db.OnInForce(func() { again <- struct{}{} })
+	db.OnFlowsInstalled(func() { again <- struct{}{} })
 	o.Run("ovs-vsctl", "set", "datapath", id, "capabilities:check_pkt_len=false", "--", "set", "bridge", "br0", "external_ids:ovn-nb-cfg=1")
 	<-again // the replica has it
 	lacks(true)
@@ -275,7 +275,7 @@ func TestInForce(t *testing.T) {
 	_, o, db := setup(t)
 	must(t, db.EnsureBridge(t.Context(), ovs.Bridge{Name: "br0", DatapathType: "netdev"}))
 	told := make(chan struct{}, 10)
-	db.OnInForce(func() { told <- struct{}{} })
+	db.OnFlowsInstalled(func() { told <- struct{}{} })
 	o.Run("ovs-vsctl", "set", "bridge", "br0", "external_ids:other=1")
 	o.Run("ovs-vsctl", "set", "bridge", "br0", "external_ids:ovn-nb-cfg=7", "external_ids:ovn-nb-cfg-ts=1")
 	<-told

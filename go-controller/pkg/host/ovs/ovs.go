@@ -113,7 +113,7 @@ type Client interface {
 	// OnInterface registers f to be called with the name of each interface that is added, removed,
 	// or changes its port number or external_ids. f must not block: it should enqueue a key.
 	OnInterface(f func(name string))
-	// OnInForce registers f to be called each time ovn-controller reports on its bridge that the
+	// OnFlowsInstalled registers f to be called each time ovn-controller reports on its bridge that the
 	// flows of a newer northbound database, by NB_Global's nb_cfg, are installed. f must not block.
-	OnInForce(f func())
+	OnFlowsInstalled(f func())
 }

@@ -25,11 +25,11 @@ const (
 
 // Probe describes what to send.
 type Probe struct {
-	Netns    string     // path of the network namespace of the pod
-	Source   netip.Addr // an address of the pod
-	To       netip.AddrPort
-	UDP      bool          // instead of TCP
-	Patience time.Duration // how long to wait for an answer
+	Netns   string     // path of the network namespace of the pod
+	Source  netip.Addr // an address of the pod
+	To      netip.AddrPort
+	UDP     bool          // instead of TCP
+	Timeout time.Duration // how long to wait for an answer
 }
 
 // Result is the result of a probe.
@@ -52,13 +52,13 @@ func Send(ctx context.Context, p Probe) (Result, error) {
 	}
 	defer socket.Close()
 	begin := time.Now()
-	if err := socket.SetDeadline(begin.Add(p.Patience)); err != nil {
+	if err := socket.SetDeadline(begin.Add(p.Timeout)); err != nil {
 		return Result{}, fmt.Errorf("send as %s: %w", p.Source, err)
 	}
 	defer context.AfterFunc(ctx, func() { _ = socket.SetDeadline(begin) })()
 	r := Result{From: from, Err: connect(socket, p.To)}
 	if p.UDP && r.Err == nil {
-		r.Err = ask(ctx, socket, begin, p.Patience)
+		r.Err = exchange(ctx, socket, begin, p.Timeout)
 	}
 	r.Took = time.Since(begin)
 	r.Err = plain(r.Err)
@@ -154,13 +154,13 @@ func connect(socket *os.File, to netip.AddrPort) error {
 	return cmp.Or(err, result)
 }
 
-// ask sends datagrams until one comes back.
-func ask(ctx context.Context, socket *os.File, begin time.Time, patience time.Duration) error {
+// exchange sends datagrams until one comes back.
+func exchange(ctx context.Context, socket *os.File, begin time.Time, timeout time.Duration) error {
 	for i := range datagrams {
 		if _, err := socket.WriteString(payload); err != nil {
 			return err
 		}
-		if err := socket.SetReadDeadline(begin.Add(patience * time.Duration(i+1) / datagrams)); err != nil {
+		if err := socket.SetReadDeadline(begin.Add(timeout * time.Duration(i+1) / datagrams)); err != nil {
 			return err
 		}
 		if ctx.Err() != nil {

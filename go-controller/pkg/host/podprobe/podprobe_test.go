@@ -97,7 +97,7 @@ func TestSend(t *testing.T) {
 	for name, tc := range map[string]struct {
 		source, to string
 		udp        bool
-		patience   time.Duration
+		timeout    time.Duration
 		err        error
 	}{
 		"accepted":              {"10.244.1.3", "10.244.1.1:80", false, long, nil},
@@ -116,7 +116,7 @@ func TestSend(t *testing.T) {
 		"datagram unroutable":   {"10.244.1.3", "203.0.113.1:53", true, long, syscall.ENETUNREACH},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, err := Send(t.Context(), Probe{Netns: netns, Source: netip.MustParseAddr(tc.source), To: netip.MustParseAddrPort(tc.to), UDP: tc.udp, Patience: tc.patience})
+			r, err := Send(t.Context(), Probe{Netns: netns, Source: netip.MustParseAddr(tc.source), To: netip.MustParseAddrPort(tc.to), UDP: tc.udp, Timeout: tc.timeout})
 			if err != nil || r.Err != tc.err { //nolint:errorlint // as it is, without what was done
 				t.Errorf("%+v, %v; want %v", r, err, tc.err)
 			}
@@ -151,12 +151,12 @@ func TestSendsNothing(t *testing.T) {
 		"no namespace":          {Netns: "/proc/self/fd/99999", Source: netip.MustParseAddr("10.244.1.3")},
 		"of something else":     {Netns: "/proc/self/ns/mnt", Source: netip.MustParseAddr("10.244.1.3")},
 	} {
-		p.To, p.Patience = netip.MustParseAddrPort("10.244.1.1:80"), long
+		p.To, p.Timeout = netip.MustParseAddrPort("10.244.1.1:80"), long
 		if r, err := Send(t.Context(), p); err == nil || !strings.Contains(err.Error(), p.Source.String()) || r.From.IsValid() {
 			t.Errorf("%s: %+v, %v", name, r, err)
 		}
 	}
-	if _, err := Send(t.Context(), Probe{Netns: netns, Source: netip.MustParseAddr("10.244.1.3"), To: netip.MustParseAddrPort("10.244.1.1:80"), Patience: long}); err != nil {
+	if _, err := Send(t.Context(), Probe{Netns: netns, Source: netip.MustParseAddr("10.244.1.3"), To: netip.MustParseAddrPort("10.244.1.1:80"), Timeout: long}); err != nil {
 		t.Error(err)
 	}
 }
@@ -169,7 +169,7 @@ func TestSendEnds(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan Result, 1)
 		go func() {
-			r, err := Send(ctx, Probe{Netns: netns, Source: netip.MustParseAddr("10.244.1.3"), To: netip.MustParseAddrPort("10.244.1.9:80"), UDP: udp, Patience: long})
+			r, err := Send(ctx, Probe{Netns: netns, Source: netip.MustParseAddr("10.244.1.3"), To: netip.MustParseAddrPort("10.244.1.9:80"), UDP: udp, Timeout: long})
 			if err != nil {
 				t.Error(err)
 			}

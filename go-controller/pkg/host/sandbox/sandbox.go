@@ -115,10 +115,10 @@ func Check(i Interface) error {
 			return fmt.Errorf("list routes of %s: %w", i.Name, err)
 		}
 		for _, gw := range i.Gateways {
-			leads := func(r netlink.Route) bool {
+			isDefaultRoute := func(r netlink.Route) bool {
 				return r.Gw.Equal(gw.AsSlice()) && (r.Dst == nil || r.Dst.String() == everywhere(gw).String())
 			}
-			if !slices.ContainsFunc(routes, leads) {
+			if !slices.ContainsFunc(routes, isDefaultRoute) {
 				return fmt.Errorf("%s lacks the default route via %s", i.Name, gw)
 			}
 		}

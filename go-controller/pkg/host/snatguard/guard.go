@@ -278,14 +278,14 @@ func (g *Guard) preroutingRules() [][]expr.Any {
 	var rules [][]expr.Any
 	if _, early := g.answers(); early != nil {
 		for _, p := range g.cluster {
-			rules = append(rules, slices.Concat(told(), from(p), ends(), []expr.Any{limited(), early}))
+			rules = append(rules, slices.Concat(markedByBridge(), from(p), ends(), []expr.Any{limited(), early}))
 		}
 	}
-	return append(rules, append(told(), &expr.Verdict{Kind: expr.VerdictDrop}))
+	return append(rules, append(markedByBridge(), &expr.Verdict{Kind: expr.VerdictDrop}))
 }
 
-// told matches frames that the bridge has marked.
-func told() []expr.Any {
+// markedByBridge matches frames that the bridge has marked.
+func markedByBridge() []expr.Any {
 	mac, err := net.ParseMAC(topology.ForgottenMAC)
 	if err != nil {
 		panic(err) // a constant
@@ -386,11 +386,11 @@ func (g *Guard) upToDate(c *nftables.Conn) (bool, error) {
 // same compares rules by their relevant parts: the data that is compared and the verdict.
 func same(have []*nftables.Rule, want [][]expr.Any) bool {
 	return slices.EqualFunc(have, want, func(r *nftables.Rule, want []expr.Any) bool {
-		return slices.Equal(essence(r.Exprs), essence(want))
+		return slices.Equal(relevantParts(r.Exprs), relevantParts(want))
 	})
 }
 
-func essence(exprs []expr.Any) []string {
+func relevantParts(exprs []expr.Any) []string {
 	var out []string
 	for _, e := range exprs {
 		switch e := e.(type) {
