@@ -54,7 +54,7 @@ func restConfig(k config.Kubernetes, dir string) (*rest.Config, error) {
 	}
 	rc.QPS, rc.Burst = requestRate, requestBurst
 	rc.UserAgent = "ovnkube/" + version.Get().Version
-	kube.Patient(rc)
+	kube.RetryInformers(rc)
 	return rc, nil
 }
 

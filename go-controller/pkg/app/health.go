@@ -99,7 +99,7 @@ func opinion(nodes corelisters.NodeLister, own string) health.Opinion {
 		},
 		Lost: func(name string) bool {
 			node, err := nodes.Get(name)
-			return err == nil && kube.NodeUnheard(node)
+			return err == nil && kube.NodeReadyUnknown(node)
 		},
 	}
 }

@@ -163,7 +163,7 @@ func Node(n *corev1.Node) (topology.Node, error) {
 		Labels:        n.Labels,
 		Ready:         NodeReady(n),
 		ReadySince:    readySince(n),
-		ReadyUnknown:  NodeUnheard(n),
+		ReadyUnknown:  NodeReadyUnknown(n),
 		Unschedulable: n.Spec.Unschedulable,
 		Draining:      isDraining(n),
 
@@ -184,23 +184,27 @@ func Node(n *corev1.Node) (topology.Node, error) {
 // kubelet has reported since it became Unknown. A kubelet whose report coincides with
 // kube-controller-manager's update only sends what has changed since its last report, which is the time
 // of its heartbeat and not its readiness; it may take minutes until it notices.
-func NodeReady(n *corev1.Node) bool { return readyIs(n, corev1.ConditionTrue) || heardSince(n) }
+func NodeReady(n *corev1.Node) bool {
+	return readyIs(n, corev1.ConditionTrue) || reportedSinceUnknown(n)
+}
 
-// NodeUnheard reports whether the Ready condition of a node is Unknown: Kubernetes has not
+// NodeReadyUnknown reports whether the Ready condition of a node is Unknown: Kubernetes has not
 // received reports of its kubelet for a while.
-func NodeUnheard(n *corev1.Node) bool { return readyIs(n, corev1.ConditionUnknown) && !heardSince(n) }
+func NodeReadyUnknown(n *corev1.Node) bool {
+	return readyIs(n, corev1.ConditionUnknown) && !reportedSinceUnknown(n)
+}
 
-// crossed limits how much later than the update a coinciding heartbeat may be. Kubelets report
+// maxHeartbeatLag limits how much later than the update a coinciding heartbeat may be. Kubelets report
 // every ten seconds. A kubelet whose clock is ahead by more than the time that Kubernetes waits for it
 // must not count as ready when its node is dead.
-const crossed = 10 * time.Second
+const maxHeartbeatLag = 10 * time.Second
 
-// heardSince reports whether the Ready condition of a node is Unknown, and its heartbeat is not
+// reportedSinceUnknown reports whether the Ready condition of a node is Unknown, and its heartbeat is not
 // older than the transition. Times in conditions are whole seconds.
-func heardSince(n *corev1.Node) bool {
+func reportedSinceUnknown(n *corev1.Node) bool {
 	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
 		later := c.LastHeartbeatTime.Sub(c.LastTransitionTime.Time)
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionUnknown && !c.LastHeartbeatTime.IsZero() && later >= 0 && later <= crossed
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionUnknown && !c.LastHeartbeatTime.IsZero() && later >= 0 && later <= maxHeartbeatLag
 	})
 }
 

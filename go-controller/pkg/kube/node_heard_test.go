@@ -29,8 +29,8 @@ func TestNodeHeard(t *testing.T) {
 		n := &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
 			{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionUnknown, LastHeartbeatTime: at(10), LastTransitionTime: at(1)},
 			{Type: corev1.NodeReady, Status: c.status, LastHeartbeatTime: c.beat, LastTransitionTime: c.since}}}}
-		if NodeReady(n) != c.ready || NodeUnheard(n) != c.unheard {
-			t.Errorf("%s: ready %t, unheard %t", c.name, NodeReady(n), NodeUnheard(n))
+		if NodeReady(n) != c.ready || NodeReadyUnknown(n) != c.unheard {
+			t.Errorf("%s: ready %t, unheard %t", c.name, NodeReady(n), NodeReadyUnknown(n))
 		}
 	}
 }

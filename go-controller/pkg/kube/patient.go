@@ -14,32 +14,32 @@ import (
 )
 
 const (
-	// again and againMost are the initial and the maximum delay before a request
+	// minRetryDelay and maxRetryDelay are the initial and the maximum delay before a request
 	// is retried.
-	again     = 200 * time.Millisecond
-	againMost = 2 * time.Second
+	minRetryDelay = 200 * time.Millisecond
+	maxRetryDelay = 2 * time.Second
 )
 
-// Patient lets informers continue soon after the API server was unreachable. Their own
+// RetryInformers lets informers continue soon after the API server was unreachable. Their own
 // retry delays grow to a minute, and stay that long for minutes after an outage: a
 // pod created in that time would have no network for as long.
-func Patient(rc *rest.Config) {
-	rc.Wrap(func(next http.RoundTripper) http.RoundTripper { return patient{next, &unlisted{}} })
+func RetryInformers(rc *rest.Config) {
+	rc.Wrap(func(next http.RoundTripper) http.RoundTripper { return retryTransport{next, &unlisted{}} })
 }
 
-// patient retries requests of informers until they are answered.
-type patient struct {
+// retryTransport retries requests of informers until they are answered.
+type retryTransport struct {
 	next     http.RoundTripper
 	unlisted *unlisted
 }
 
-func (p patient) RoundTrip(r *http.Request) (*http.Response, error) {
+func (p retryTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := p.try(r)
-	if err == nil || !goesOn(r) {
+	if err == nil || !isContinuation(r) {
 		return response, err
 	}
 	klog.InfoS("The API server cannot be reached, trying again", "path", r.URL.Path, "err", err)
-	for wait := again; err != nil; wait = min(2*wait, againMost) {
+	for wait := minRetryDelay; err != nil; wait = min(2*wait, maxRetryDelay) {
 		// Jitter, so that the nodes retry at different times.
 		timer := time.NewTimer(wait/2 + rand.N(wait/2))
 		select {
@@ -53,16 +53,16 @@ func (p patient) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-func (p patient) try(r *http.Request) (*http.Response, error) {
+func (p retryTransport) try(r *http.Request) (*http.Response, error) {
 	response, err := p.next.RoundTrip(r)
-	if r.Method == http.MethodGet && informs(r) && r.Context().Err() == nil {
+	if r.Method == http.MethodGet && isInformerRequest(r) && r.Context().Err() == nil {
 		p.unlisted.note(r.URL.Path, response, err)
 	}
 	return response, err
 }
 
-// informs reports whether a request comes from an informer: a watch or a list.
-func informs(r *http.Request) bool {
+// isInformerRequest reports whether a request comes from an informer: a watch or a list.
+func isInformerRequest(r *http.Request) bool {
 	query := r.URL.Query()
 	return query.Get("watch") != "" || query.Has("resourceVersion")
 }
@@ -92,13 +92,13 @@ func (u *unlisted) note(path string, response *http.Response, err error) {
 	kind.Set(waits.Wait{Part: "informers", Object: path, For: "an answer of the API server", Reason: waits.ReasonAPIServer}, err)
 }
 
-// goesOn reports whether a request continues an informer: a watch, or a list
+// isContinuation reports whether a request continues an informer: a watch, or a list
 // from a known version. Initial lists may fail, and the log reports that.
-func goesOn(r *http.Request) bool {
+func isContinuation(r *http.Request) bool {
 	query := r.URL.Query()
 	version := query.Get("resourceVersion")
 	return r.Method == http.MethodGet && (query.Get("watch") != "" || version != "" && version != "0")
 }
 
 // WrappedRoundTripper returns the wrapped round tripper, for callers that need its connections.
-func (p patient) WrappedRoundTripper() http.RoundTripper { return p.next }
+func (p retryTransport) WrappedRoundTripper() http.RoundTripper { return p.next }

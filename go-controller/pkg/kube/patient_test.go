@@ -57,7 +57,7 @@ func TestPatient(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				over := time.Now().Add(long)
 				server := &outage{until: over}
-				response, err := patient{server, &unlisted{}}.RoundTrip(request(t.Context(), t, tc.method, tc.path))
+				response, err := retryTransport{server, &unlisted{}}.RoundTrip(request(t.Context(), t, tc.method, tc.path))
 				if !tc.waits {
 					if !errors.Is(err, errRefused) || server.attempts != 1 {
 						t.Errorf("after %d attempts: %v", server.attempts, err)
@@ -70,10 +70,10 @@ func TestPatient(t *testing.T) {
 				if err := response.Body.Close(); err != nil {
 					t.Error(err)
 				}
-				if late := time.Since(over); late > againMost {
+				if late := time.Since(over); late > maxRetryDelay {
 					t.Errorf("answered %s after the outage", late)
 				}
-				if most := int(2*long/againMost) + 10; server.attempts > most {
+				if most := int(2*long/maxRetryDelay) + 10; server.attempts > most {
 					t.Errorf("%d attempts, want %d at most", server.attempts, most)
 				}
 			})
@@ -85,7 +85,7 @@ func TestPatient(t *testing.T) {
 // does.
 func TestRefusedListsAreTold(t *testing.T) {
 	refused := map[string]bool{"/apis/k8s.ovn.org/v1/egressips": true}
-	p := patient{answers(func(r *http.Request) int {
+	p := retryTransport{answers(func(r *http.Request) int {
 		if refused[r.URL.Path] {
 			return http.StatusNotFound
 		}
@@ -132,7 +132,7 @@ func TestPatientEnds(t *testing.T) {
 		defer cancel()
 		server := &outage{until: time.Now().Add(time.Hour)}
 		began := time.Now()
-		response, err := patient{server, &unlisted{}}.RoundTrip(request(ctx, t, http.MethodGet, "/api/v1/pods?watch=true"))
+		response, err := retryTransport{server, &unlisted{}}.RoundTrip(request(ctx, t, http.MethodGet, "/api/v1/pods?watch=true"))
 		if err == nil {
 			t.Errorf("answered: %v", response.Body.Close())
 		}

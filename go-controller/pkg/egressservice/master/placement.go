@@ -53,7 +53,7 @@ func (c *Controller) watchPlacement() error {
 // sameCandidate reports whether a node is unchanged as far as placement is concerned.
 func sameCandidate(old, new *corev1.Node) bool {
 	return maps.Equal(old.Labels, new.Labels) &&
-		kube.NodeReady(old) == kube.NodeReady(new) && kube.NodeUnheard(old) == kube.NodeUnheard(new) && old.Spec.Unschedulable == new.Spec.Unschedulable &&
+		kube.NodeReady(old) == kube.NodeReady(new) && kube.NodeReadyUnknown(old) == kube.NodeReadyUnknown(new) && old.Spec.Unschedulable == new.Spec.Unschedulable &&
 		old.Annotations[kube.AnnotationNodeSubnets] == new.Annotations[kube.AnnotationNodeSubnets]
 }
 

@@ -43,7 +43,7 @@ func (c *Controller) watchDecide() error {
 		c.decide.Watch(c.deps.Nodes.Informer(), func(old, new any) []string {
 			o, _ := old.(*corev1.Node)
 			n, _ := new.(*corev1.Node)
-			if o != nil && n != nil && kube.NodeReady(o) == kube.NodeReady(n) && kube.NodeUnheard(o) == kube.NodeUnheard(n) &&
+			if o != nil && n != nil && kube.NodeReady(o) == kube.NodeReady(n) && kube.NodeReadyUnknown(o) == kube.NodeReadyUnknown(n) &&
 				same(o.Annotations, n.Annotations, kube.AnnotationL3Gateway, kube.AnnotationPrimaryIfAddr, kube.AnnotationHostAddresses) {
 				return nil
 			}
