@@ -57,7 +57,7 @@ func (m *master) externalGateways(
 	if err != nil {
 		return nil, err
 	}
-	pods.OnGiven(c.LookAtPod)
+	pods.OnAddressesChanged(c.LookAtPod)
 	m.localSNATs = c.Attempted()
 	m.runners["external gateways"] = c
 	measureExternalGateways(m.env.Metrics.Leader(), deps.Policies)

@@ -216,7 +216,7 @@ func (m *master) build() ([]starter, error) {
 		if err != nil {
 			return nil, err
 		}
-		pods.OnGiven(func(key, _ string) { c.Look(key) })
+		pods.OnAddressesChanged(func(key, _ string) { c.Look(key) })
 		start = append(start, own)
 		m.runners["pods"] = startAfter(c.Attempted(), pods)
 	} else {
@@ -269,7 +269,7 @@ func (m *master) network() error {
 // which all features read them, whatever its annotation says. With a UID it only returns the
 // addresses of that pod, not of another one with the same name.
 func (m *master) given(key string, uid types.UID) []netip.Addr {
-	return pod.GivenTo(m.writer.Rows(pod.Owner(key)), string(uid))
+	return pod.AddressesFor(m.writer.Rows(pod.Owner(key)), string(uid))
 }
 
 // podStartDelay is how long pods wait at most for the egress features at startup.

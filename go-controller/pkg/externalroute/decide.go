@@ -187,16 +187,16 @@ func (d *decision) annotations(r *resolver) {
 		byName[ns.Name] = true
 		for _, a := range ns.Static {
 			if why := r.refuse(a); why != "" {
-				r.tell(ns.Name, "annotation %s: %s %s", annotationGateways, a, why)
+				r.recordRefusal(ns.Name, "annotation %s: %s %s", annotationGateways, a, why)
 				continue
 			}
 			if why := r.ofNode(a); why != "" {
-				r.tell(ns.Name, "annotation %s: %s %s", annotationGateways, a, why)
+				r.recordRefusal(ns.Name, "annotation %s: %s %s", annotationGateways, a, why)
 			}
 			add(ns.Name, ns.Name, a, ns.BFD)
 		}
 		for _, text := range ns.Bad {
-			r.tell(ns.Name, "annotation %s: %q is not an IP address", annotationGateways, text)
+			r.recordRefusal(ns.Name, "annotation %s: %q is not an IP address", annotationGateways, text)
 		}
 	}
 	for _, p := range r.snap.Announced {
@@ -220,15 +220,15 @@ func (d *decision) finish(ns string, byAddr map[netip.Addr]merged) []Hop {
 	for a, m := range byAddr {
 		skip[topology.FamilyOf(a)] = skip[topology.FamilyOf(a)] || m.SkipSNAT
 	}
-	told := map[string]bool{}
+	reported := map[string]bool{}
 	for _, a := range slices.SortedFunc(maps.Keys(byAddr), netip.Addr.Compare) {
 		m := byAddr[a]
 		if m.BFD {
 			m.Timers = d.timers[a].Timers
 		}
 		hops = append(hops, m.Hop)
-		if skip[topology.FamilyOf(a)] && !m.SkipSNAT && m.of != "" && !d.cfg.DisableSNATMultipleGWs && !told[m.of] {
-			told[m.of] = true
+		if skip[topology.FamilyOf(a)] && !m.SkipSNAT && m.of != "" && !d.cfg.DisableSNATMultipleGWs && !reported[m.of] {
+			reported[m.of] = true
 			d.results[m.of].conflicts = append(d.results[m.of].conflicts, problem{v1.ReasonOtherPoliciesSNAT,
 				fmt.Sprintf("namespace %s: another hop of its %s pods has skipHostSNAT, so they are not translated at all",
 					ns, topology.FamilyOf(a))})

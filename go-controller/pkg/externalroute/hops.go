@@ -104,13 +104,13 @@ func (r *resolver) resolve(spec v1.ExternalNextHops) (hops []source, problems []
 			addrs, err := p.addrs(d.NetworkAttachmentName)
 			if err != nil {
 				problems = append(problems, problem{v1.ReasonInvalidHop, fmt.Sprintf("%s, pod %s: %v", what, p.Key, err)})
-				r.tell(p.Key, "%s: %v", origin(d.NetworkAttachmentName), err)
+				r.recordRefusal(p.Key, "%s: %v", origin(d.NetworkAttachmentName), err)
 				continue
 			}
 			for _, a := range addrs {
 				if why := r.refuseOf(d.NetworkAttachmentName, a); why != "" {
 					problems = append(problems, problem{v1.ReasonInvalidHop, fmt.Sprintf("%s, pod %s (%s): %s", what, p.Key, a, why)})
-					r.tell(p.Key, "%s: %s %s", origin(d.NetworkAttachmentName), a, why)
+					r.recordRefusal(p.Key, "%s: %s %s", origin(d.NetworkAttachmentName), a, why)
 					continue
 				}
 				add(source{Hop: hop(a, d.HopOptions), pod: p.Key}, fmt.Sprintf("%s, pod %s (%s)", what, p.Key, a))
@@ -198,26 +198,26 @@ func (p GatewayPod) addrs(network string) ([]netip.Addr, error) {
 func (r *resolver) announced(p GatewayPod) []netip.Addr {
 	namespace, _, _ := strings.Cut(p.Key, "/")
 	if r.cfg.GatewayNamespaces != nil && !slices.Contains(r.cfg.GatewayNamespaces, namespace) {
-		r.tell(p.Key, "annotation %s: no pod of namespace %s may be a gateway by annotation; the option external-gateway-namespaces does not name it",
+		r.recordRefusal(p.Key, "annotation %s: no pod of namespace %s may be a gateway by annotation; the option external-gateway-namespaces does not name it",
 			annotationNamespaces, namespace)
 		return nil
 	}
 	addrs, err := p.addrs(p.RoutingNetwork)
 	if err != nil {
-		r.tell(p.Key, "%s: %v", origin(p.RoutingNetwork), err)
+		r.recordRefusal(p.Key, "%s: %v", origin(p.RoutingNetwork), err)
 		return nil
 	}
 	return slices.DeleteFunc(slices.Clone(addrs), func(a netip.Addr) bool {
 		why := r.refuseOf(p.RoutingNetwork, a)
 		if why != "" {
-			r.tell(p.Key, "%s: %s %s", origin(p.RoutingNetwork), a, why)
+			r.recordRefusal(p.Key, "%s: %s %s", origin(p.RoutingNetwork), a, why)
 		}
 		return why != ""
 	})
 }
 
-// tell records why a gateway of an object, a namespace or a pod, is not used.
-func (r *resolver) tell(object, format string, args ...any) {
+// recordRefusal records why a gateway of an object, a namespace or a pod, is not used.
+func (r *resolver) recordRefusal(object, format string, args ...any) {
 	if r.refused[object] == nil {
 		r.refused[object] = map[string]bool{}
 	}

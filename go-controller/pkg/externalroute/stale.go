@@ -21,7 +21,7 @@ type Neighbors struct {
 // answer, the neighbour may be that gateway: then it is stale only if it is known as the
 // neighbour of a gateway that is not in use.
 func Stale(pod netip.Addr, used []netip.Addr, n Neighbors) func(mac string) bool {
-	keep, silent := map[string]bool{}, false
+	keep, unanswered := map[string]bool{}, false
 	inUse := map[netip.Addr]bool{}
 	for _, a := range used {
 		if topology.FamilyOf(a) != topology.FamilyOf(pod) {
@@ -30,7 +30,7 @@ func Stale(pod netip.Addr, used []netip.Addr, n Neighbors) func(mac string) bool
 		inUse[a] = true
 		mac, ok := n.Now[a]
 		if !ok {
-			silent = true
+			unanswered = true
 			mac = n.Before[a]
 		}
 		keep[mac] = true
@@ -48,6 +48,6 @@ func Stale(pod netip.Addr, used []netip.Addr, n Neighbors) func(mac string) bool
 		case left[mac]:
 			return true
 		}
-		return !silent
+		return !unanswered
 	}
 }

@@ -70,14 +70,14 @@ func (r *resolver) decide(node types.UID, annotations map[string]*string) bool {
 
 // state is what is known of a node.
 type state struct {
-	uid     types.UID
-	name    string
-	created time.Time
-	written map[string]string // as in the API; only those that are decoded
-	inForce map[string]string
-	waiting map[string]waiting // values that have not been there for long enough
-	refused map[string]refusal
-	node    topology.Node // decoded from inForce
+	uid       types.UID
+	name      string
+	created   time.Time
+	written   map[string]string // as in the API; only those that are decoded
+	effective map[string]string
+	waiting   map[string]waiting // values that have not been there for long enough
+	refused   map[string]refusal
+	node      topology.Node // decoded from effective
 }
 
 type waiting struct {
@@ -111,12 +111,12 @@ func written(n *corev1.Node) map[string]string {
 func (r *resolver) add(n *corev1.Node, recalled map[string]string) {
 	s := &state{
 		uid: n.UID, name: n.Name, created: n.CreationTimestamp.Time, written: written(n),
-		inForce: map[string]string{}, waiting: map[string]waiting{}, refused: map[string]refusal{},
+		effective: map[string]string{}, waiting: map[string]waiting{}, refused: map[string]refusal{},
 		node: topology.Node{Name: n.Name},
 	}
 	for _, name := range slices.Sorted(maps.Keys(recalled)) {
 		if next, err := r.plausible(s, name, recalled[name]); err == nil {
-			s.inForce[name], s.node = recalled[name], next
+			s.effective[name], s.node = recalled[name], next
 		}
 	}
 	r.states[n.Name] = s
@@ -159,7 +159,7 @@ func (r *resolver) resolve(now time.Time, first bool) time.Duration {
 func (r *resolver) resolveNode(s *state, now time.Time, first bool) (changed bool, rest time.Duration) {
 	for _, name := range kube.NodeAnnotations() {
 		value, there := s.written[name]
-		have, had := s.inForce[name]
+		have, had := s.effective[name]
 		if there == had && value == have {
 			delete(s.waiting, name)
 			delete(s.refused, name)
@@ -187,9 +187,9 @@ func (r *resolver) resolveNode(s *state, now time.Time, first bool) (changed boo
 		}
 		delete(s.waiting, name)
 		if s.node = next; there {
-			s.inForce[name] = value
+			s.effective[name] = value
 		} else {
-			delete(s.inForce, name)
+			delete(s.effective, name)
 		}
 		changed = true
 	}
@@ -207,7 +207,7 @@ func (r *resolver) replaced(before, after *corev1.Node) map[string]refusal {
 	for name := range r.owns {
 		value, there := after.Annotations[name]
 		was, had := before.Annotations[name]
-		if !there || had && was == value || value == s.inForce[name] || r.wants(s, name, value, there) {
+		if !there || had && was == value || value == s.effective[name] || r.wants(s, name, value, there) {
 			continue
 		}
 		if _, err := r.judge(s, name, value, there); err != nil {
@@ -227,9 +227,9 @@ func (r *resolver) judge(s *state, name, value string, there bool) (topology.Nod
 		return next, err
 	}
 	if name == kube.AnnotationNodeSubnets {
-		err = r.cluster.greedy(next.Subnets)
+		err = r.cluster.tooLarge(next.Subnets)
 	}
-	if _, had := s.inForce[name]; err == nil && had && r.owns[name] {
+	if _, had := s.effective[name]; err == nil && had && r.owns[name] {
 		err = errOwned
 	}
 	return next, err
@@ -277,7 +277,7 @@ func sooner(a, b time.Duration) time.Duration {
 // without returns the node without what the given annotation says.
 func (s *state) without(name string) topology.Node {
 	n := topology.Node{Name: s.name}
-	for other, value := range s.inForce {
+	for other, value := range s.effective {
 		if other != name {
 			_ = kube.DecodeNodeAnnotation(other, value, &n) // it has been decoded before
 		}
@@ -381,8 +381,8 @@ func (c Cluster) joins(addrs []netip.Prefix) error {
 // the configuration.
 const wider = 4
 
-// greedy returns why a subnet that a node has only from an annotation would leave too little to others.
-func (c Cluster) greedy(subnets []netip.Prefix) error {
+// tooLarge returns why a subnet that a node has only from an annotation would leave too little to others.
+func (c Cluster) tooLarge(subnets []netip.Prefix) error {
 	for _, p := range subnets {
 		if least := c.NodeBits[topology.FamilyOf(p.Addr())] - wider; p.Bits() < least {
 			return fmt.Errorf("%s is too large for one node: the prefix is shorter than /%d", p, least)

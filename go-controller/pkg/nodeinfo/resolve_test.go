@@ -76,15 +76,15 @@ func begin(t *testing.T, owns []string, n int) *world {
 	}
 	w.resolve(w.now, true)
 	for i := 1; i <= n; i++ {
-		if got := w.inForce(i); !maps.Equal(got, kube.FormatNode(node(i))) {
+		if got := w.effective(i); !maps.Equal(got, kube.FormatNode(node(i))) {
 			t.Fatalf("in force of n%d are %v, refused %v", i, got, w.refusals())
 		}
 	}
 	return w
 }
 
-func (w *world) inForce(i int) map[string]string {
-	return w.states[fmt.Sprint("n", i)].inForce
+func (w *world) effective(i int) map[string]string {
+	return w.states[fmt.Sprint("n", i)].effective
 }
 
 // set writes an annotation of a node, or removes it if the value is "-", and resolves after a while.
@@ -164,8 +164,8 @@ func TestBrokenValuesChangeNothing(t *testing.T) {
 			w := begin(t, ByMaster(), 2)
 			w.set(1, name, value, time.Hour)
 			for i := 1; i <= 2; i++ {
-				if want := kube.FormatNode(node(i)); !maps.Equal(w.inForce(i), want) {
-					t.Errorf("%s=%s: in force of n%d is %v", name, kube.Shorten(value), i, w.inForce(i))
+				if want := kube.FormatNode(node(i)); !maps.Equal(w.effective(i), want) {
+					t.Errorf("%s=%s: in force of n%d is %v", name, kube.Shorten(value), i, w.effective(i))
 				}
 			}
 			if why := w.why(1, name); why == "" || len(why) > 300 {
@@ -188,16 +188,16 @@ func TestANewcomerTakesNothing(t *testing.T) {
 	o := object(3, kube.FormatNode(node(1))) // all values of the first node
 	w.add(o, nil)
 	w.resolve(w.now, false)
-	if got := w.inForce(3); len(got) > 1 { // its management port may have the same MAC on its own switch
+	if got := w.effective(3); len(got) > 1 { // its management port may have the same MAC on its own switch
 		t.Errorf("in force of the newcomer is %v", got)
 	}
-	if got := w.inForce(1); !maps.Equal(got, kube.FormatNode(node(1))) {
+	if got := w.effective(1); !maps.Equal(got, kube.FormatNode(node(1))) {
 		t.Errorf("the first node has %v", got)
 	}
 	// When the holder is deleted, the new node gets it.
 	delete(w.states, "n1")
 	w.resolve(w.now, false)
-	if got := w.inForce(3)[kube.AnnotationChassisID]; got != "chassis-n1" {
+	if got := w.effective(3)[kube.AnnotationChassisID]; got != "chassis-n1" {
 		t.Errorf("the newcomer has chassis %q after the first node went", got)
 	}
 }
@@ -215,7 +215,7 @@ func TestTheDatabaseDecidesAtTheStart(t *testing.T) {
 	w.resolve(w.now, true)
 	for i := 1; i <= 2; i++ {
 		for _, name := range []string{kube.AnnotationNodeSubnets, kube.AnnotationChassisID, kube.AnnotationL3Gateway} {
-			if got, want := w.inForce(i)[name], kube.FormatNode(node(i))[name]; got != want {
+			if got, want := w.effective(i)[name], kube.FormatNode(node(i))[name]; got != want {
 				t.Errorf("%s of n%d is %s, want %s", name, i, got, want)
 			}
 		}
@@ -230,12 +230,12 @@ func TestOwnedValuesChangeByDecision(t *testing.T) {
 	w := begin(t, ByMaster(), 1)
 	other := `{"default":["10.244.77.0/24"]}`
 	w.set(1, kube.AnnotationNodeSubnets, other, time.Hour)
-	if got := w.inForce(1)[kube.AnnotationNodeSubnets]; got == other {
+	if got := w.effective(1)[kube.AnnotationNodeSubnets]; got == other {
 		t.Error("an edited subnet is in force")
 	}
 	w.decide("uid1", map[string]*string{kube.AnnotationNodeSubnets: &other})
 	w.resolve(w.now, false)
-	if got := w.inForce(1)[kube.AnnotationNodeSubnets]; got != other {
+	if got := w.effective(1)[kube.AnnotationNodeSubnets]; got != other {
 		t.Errorf("the decided subnet is not in force, but %s: %v", got, w.refusals())
 	}
 }
@@ -271,23 +271,23 @@ func TestReplaced(t *testing.T) {
 // that.
 func TestForeignValuesHaveToStay(t *testing.T) {
 	w := begin(t, ByMaster(), 1)
-	was := w.inForce(1)[kube.AnnotationL3Gateway]
+	was := w.effective(1)[kube.AnnotationL3Gateway]
 	next := strings.Replace(was, "172.18.0.250", "172.18.0.98", 1)
 	w.set(1, kube.AnnotationL3Gateway, next, settleAgent-1)
-	if w.inForce(1)[kube.AnnotationL3Gateway] != was {
+	if w.effective(1)[kube.AnnotationL3Gateway] != was {
 		t.Error("a value counts at once")
 	}
 	w.set(1, kube.AnnotationL3Gateway, was, 0)
 	w.set(1, kube.AnnotationL3Gateway, next, settleAgent-1)
-	if w.inForce(1)[kube.AnnotationL3Gateway] != was {
+	if w.effective(1)[kube.AnnotationL3Gateway] != was {
 		t.Error("a value that was gone meanwhile counts at once")
 	}
 	w.now = w.now.Add(1)
-	if rest := w.resolve(w.now, false); rest != 0 || w.inForce(1)[kube.AnnotationL3Gateway] != next {
+	if rest := w.resolve(w.now, false); rest != 0 || w.effective(1)[kube.AnnotationL3Gateway] != next {
 		t.Errorf("a value does not count after a while: %v left", rest)
 	}
 	w.set(1, kube.AnnotationHostAddresses, "-", settleAgent)
-	if got, ok := w.inForce(1)[kube.AnnotationHostAddresses]; ok {
+	if got, ok := w.effective(1)[kube.AnnotationHostAddresses]; ok {
 		t.Errorf("a value that is gone for long counts: %s", got)
 	}
 }
@@ -315,8 +315,8 @@ func FuzzResolve(f *testing.F) {
 	f.Fuzz(func(t *testing.T, which uint8, value string) {
 		w := begin(t, nil, 2)
 		w.set(1, names[int(which)%len(names)], value, time.Hour)
-		if !maps.Equal(w.inForce(2), kube.FormatNode(node(2))) {
-			t.Errorf("the other node has %v", w.inForce(2))
+		if !maps.Equal(w.effective(2), kube.FormatNode(node(2))) {
+			t.Errorf("the other node has %v", w.effective(2))
 		}
 		n := w.states["n1"].node
 		for _, p := range n.Subnets {

@@ -235,7 +235,7 @@ func (v *View) pass(now time.Time) time.Duration {
 		}
 		clear(v.replaced)
 		changed = lasting(before, v.resolver.refusals())
-		refused = news(before, refused)
+		refused = newRefusals(before, refused)
 	}
 	v.first = false
 	out := make(map[string]*corev1.Node, len(nodes))
@@ -316,8 +316,8 @@ func (r *resolver) refusals() map[string]map[string]refusal {
 	return out
 }
 
-// news returns the refusals that are new.
-func news(before, after map[string]map[string]refusal) map[string]map[string]refusal {
+// newRefusals returns the refusals that are new.
+func newRefusals(before, after map[string]map[string]refusal) map[string]map[string]refusal {
 	for node, refused := range after {
 		maps.DeleteFunc(refused, func(name string, r refusal) bool {
 			was, ok := before[node][name]
@@ -329,7 +329,7 @@ func news(before, after map[string]map[string]refusal) map[string]map[string]ref
 
 // overlay returns a node with its effective annotations: the node itself if they do not differ.
 func (s *state) overlay(n *corev1.Node) *corev1.Node {
-	if maps.Equal(s.written, s.inForce) {
+	if maps.Equal(s.written, s.effective) {
 		return n
 	}
 	shown := *n
@@ -340,7 +340,7 @@ func (s *state) overlay(n *corev1.Node) *corev1.Node {
 	for _, name := range kube.NodeAnnotations() {
 		delete(shown.Annotations, name)
 	}
-	maps.Copy(shown.Annotations, s.inForce)
+	maps.Copy(shown.Annotations, s.effective)
 	return &shown
 }
 

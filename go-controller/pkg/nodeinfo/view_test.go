@@ -149,7 +149,7 @@ func TestDecidedBeforeItIsKnown(t *testing.T) {
 	o.Annotations = map[string]string{kube.AnnotationChassisID: next}
 	r.write(o)
 	r.resolve(start, false)
-	if got := r.states["n1"].inForce[kube.AnnotationChassisID]; got != next {
+	if got := r.states["n1"].effective[kube.AnnotationChassisID]; got != next {
 		t.Errorf("chassis %q is in force", got)
 	}
 }

@@ -123,9 +123,9 @@ func Static(rows []nb.Row) bool {
 	})
 }
 
-// GivenTo returns the addresses in the rows of a pod, or none if they belong to
+// AddressesFor returns the addresses in the rows of a pod, or none if they belong to
 // another pod of the same name. An empty UID matches every pod.
-func GivenTo(rows []nb.Row, uid string) []netip.Addr {
+func AddressesFor(rows []nb.Row, uid string) []netip.Addr {
 	given, ok := AddressesIn(rows)
 	if !ok || uid != "" && given.UID != uid {
 		return nil

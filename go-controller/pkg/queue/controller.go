@@ -173,11 +173,11 @@ func (c *Controller) Synced() <-chan struct{} { return c.syncedAll }
 func (c *Controller) MarkSynced(key string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	strike(c.unsynced, key, c.syncedAll)
+	removeKey(c.unsynced, key, c.syncedAll)
 }
 
-// strike removes a key from a set and closes done if this makes the set empty.
-func strike(set map[string]struct{}, key string, done chan struct{}) {
+// removeKey removes a key from a set and closes done if this makes the set empty.
+func removeKey(set map[string]struct{}, key string, done chan struct{}) {
 	if _, ok := set[key]; !ok {
 		return
 	}

@@ -107,10 +107,10 @@ func (c *Controller) end(key string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.working, key)
-	strike(c.untried, key, c.tried)
+	removeKey(c.untried, key, c.tried)
 	if err == nil {
 		delete(c.failing, key)
-		strike(c.unsynced, key, c.syncedAll)
+		removeKey(c.unsynced, key, c.syncedAll)
 		return
 	}
 	f, ok := c.failing[key]

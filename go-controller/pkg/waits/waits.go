@@ -81,13 +81,13 @@ func Report(f func() []Wait) (stop func()) {
 // All returns what this process waits for, sorted by part and object.
 func All() []Wait {
 	sources.Lock()
-	asked := make([]*source, 0, len(sources.all))
+	registered := make([]*source, 0, len(sources.all))
 	for s := range sources.all {
-		asked = append(asked, s)
+		registered = append(registered, s)
 	}
 	sources.Unlock()
 	var all []Wait
-	for _, s := range asked {
+	for _, s := range registered {
 		all = append(all, s.waits()...)
 	}
 	slices.SortFunc(all, func(a, b Wait) int {

@@ -38,8 +38,8 @@ const (
 	reportWorkers = 4
 	// countDelay batches changes of the number of pods into one patch.
 	countDelay = time.Second
-	// reroutedPatience limits the wait for other features after the start.
-	reroutedPatience = 10 * time.Second
+	// reroutedTimeout limits the wait for other features after the start.
+	reroutedTimeout = 10 * time.Second
 )
 
 // Indexes of the pods.
@@ -214,9 +214,9 @@ func (c *Controller) Attempted() <-chan struct{} { return c.nodes.Attempted() }
 // policy is removed after a restart and then written again. A feature that
 // never does so must not block the gateways forever.
 func (c *Controller) awaitRerouted(ctx context.Context) bool {
-	patience := time.NewTimer(reroutedPatience)
-	defer waits.Begin(waits.Wait{Part: externalroute.Feature, For: "the other egress features to name their pods", Limit: reroutedPatience}).End()
-	defer patience.Stop()
+	timeout := time.NewTimer(reroutedTimeout)
+	defer waits.Begin(waits.Wait{Part: externalroute.Feature, For: "the other egress features to name their pods", Limit: reroutedTimeout}).End()
+	defer timeout.Stop()
 	for _, set := range c.steered.sets {
 		changed := make(chan struct{}, 1)
 		set.Subscribe(func() {
@@ -231,7 +231,7 @@ func (c *Controller) awaitRerouted(ctx context.Context) bool {
 			}
 			select {
 			case <-changed:
-			case <-patience.C:
+			case <-timeout.C:
 				klog.InfoS("Other egress features have not named their pods yet, external gateways continue without them")
 				return true
 			case <-ctx.Done():

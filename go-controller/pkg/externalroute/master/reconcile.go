@@ -38,7 +38,7 @@ func (c *Controller) reconcileAll(context.Context, string) error {
 	before := c.plan
 	c.plan, c.byNamespace = plan, selecting
 	c.mu.Unlock()
-	c.tell(before.Refused, plan.Refused)
+	c.emitRefused(before.Refused, plan.Refused)
 
 	namespaces := changed(before.Hops, plan.Hops, slices.Equal[[]externalroute.Hop])
 	policies := changed(before.Policies, plan.Policies, func(a, b externalroute.Policy) bool { return reflect.DeepEqual(a, b) })

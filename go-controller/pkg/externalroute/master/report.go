@@ -111,8 +111,8 @@ func (c *Controller) patchStatus(ctx context.Context, obj *v1.AdminPolicyBasedEx
 // eventRefused is the reason of Events about unused gateways.
 const eventRefused = "GatewayRefused"
 
-// tell emits Events about newly refused gateways.
-func (c *Controller) tell(before, after map[string][]string) {
+// emitRefused emits Events about newly refused gateways.
+func (c *Controller) emitRefused(before, after map[string][]string) {
 	for object, messages := range after {
 		var obj runtime.Object
 		if item, known, _ := c.pods.GetByKey(object); known { // reads memory and cannot fail

@@ -69,8 +69,8 @@ type Controller struct {
 	pods  cache.Indexer
 	alloc *pod.Allocator
 	// decoded caches the decoded nodes.
-	decoded kube.Nodes
-	given   []func(pod, node string) // the functions of OnGiven
+	decoded            kube.Nodes
+	onAddressesChanged []func(pod, node string) // the functions of OnAddressesChanged
 	// mirrorless are static pods that had a port but no mirror pod when this master started,
 	// with the time until which they count as existing: kube.MirrorGrace only covers mirror pods
 	// whose deletion it sees. It does not change once the workers run.
@@ -120,10 +120,12 @@ func New(d Deps) (*Controller, error) {
 	return c, nil
 }
 
-// OnGiven registers a function that is called when the addresses in the rows of a
+// OnAddressesChanged registers a function that is called when the addresses in the rows of a
 // pod, "namespace/name", on a node may have changed. It must be called before Run, and the
 // function must not block.
-func (c *Controller) OnGiven(f func(pod, node string)) { c.given = append(c.given, f) }
+func (c *Controller) OnAddressesChanged(f func(pod, node string)) {
+	c.onAddressesChanged = append(c.onAddressesChanged, f)
+}
 
 // Run runs the controller until ctx is done.
 func (c *Controller) Run(ctx context.Context) error { return c.queue.Run(ctx, workers) }

@@ -308,7 +308,7 @@ func (c *Controller) forget(h pod.Holder) {
 	}
 }
 
-// applied logs the written rows and calls the OnGiven functions. For a deleted pod
+// applied logs the written rows and calls the OnAddressesChanged functions. For a deleted pod
 // the node is "": readers of its rows get its event.
 func (c *Controller) applied(key, node string, stats nb.Stats, err error) error {
 	if err != nil {
@@ -320,7 +320,7 @@ func (c *Controller) applied(key, node string, stats nb.Stats, err error) error 
 	}
 	klog.V(2).InfoS("Wrote pod rows", "pod", key,
 		"inserted", stats.Inserted, "updated", stats.Updated, "deleted", stats.Deleted)
-	for _, f := range c.given {
+	for _, f := range c.onAddressesChanged {
 		f(key, node)
 	}
 	return nil

@@ -241,8 +241,8 @@ func TestOnGiven(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctl.OnGiven(func(key, node string) {
-		told <- fmt.Sprintf("%s on %s has %v", key, node, pod.GivenTo(c.nb.Rows(pod.Owner(key)), ""))
+	ctl.OnAddressesChanged(func(key, node string) {
+		told <- fmt.Sprintf("%s on %s has %v", key, node, pod.AddressesFor(c.nb.Rows(pod.Owner(key)), ""))
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	factory.Start(ctx.Done())

@@ -113,7 +113,7 @@ func (s *Source) Selector() metav1.LabelSelector {
 func (s *Source) Created() metav1.Time { return metav1.Time{Time: time.Unix(int64(s.Pick(3)), 0)} }
 
 // Values of annotations that none of our agents writes.
-var odd = []string{
+var unusualValues = []string{
 	"", "null", "{}", "[]", `""`, "{", `{"default":null}`, `{"default":[]}`, `{"default":[""]}`, `{"default":""}`,
 	`{"default":["10.244.77.0/32"]}`, `{"default":["0.0.0.0/0","::/0"]}`, `{"default":["10.244.1.0/24","10.244.2.0/24"]}`,
 	`{"default":["fd00:10:244:1::/64"]}`, `{"default":["::ffff:10.244.1.0/120"]}`, `{"default":["10.244.1.7/24"]}`, `{"default":["10.244.0.0/31"]}`,
@@ -163,7 +163,7 @@ func (s *Source) node(i int, mode topology.GatewayMode) *corev1.Node {
 		if name := One(s, names...); s.Some(3) {
 			delete(n.Annotations, name)
 		} else {
-			n.Annotations[name] = One(s, odd...)
+			n.Annotations[name] = One(s, unusualValues...)
 		}
 	}
 	if s.Some(2) {
