@@ -25,8 +25,8 @@ func TestDiscard(t *testing.T) {
 
 	// Dialing stays on this thread, the only one in the namespace: with a literal
 	// address net.Dialer connects on the calling goroutine.
-	probe := func(addr string, patience time.Duration) error {
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+	probe := func(addr string, limit time.Duration) error {
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		defer cancel()
 		return Discard{}.Probe(ctx, "n1", netip.MustParseAddr(addr))
 	}

@@ -8,9 +8,9 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/panics"
 )
 
-// witnesses is how many addresses other than the node's are probed to find out whether this host is
+// maxOthers is how many addresses other than the node's are probed to find out whether this host is
 // cut off.
-const witnesses = 8
+const maxOthers = 8
 
 // Opinion uses the hosts' network, on which the cluster network runs, to decide whether a node is
 // dead. It is if its host is silent while another address answers, because then this host's own
@@ -37,13 +37,13 @@ func (o Opinion) Dead(ctx context.Context, node string) bool {
 	defer cancel()
 	others := slices.Clone(o.NextHops())
 	for name, addrs := range hosts {
-		if name != node && len(others) < witnesses {
+		if name != node && len(others) < maxOthers {
 			others = append(others, addrs...)
 		}
 	}
 	// Both are probed at the same time, and until one side decides: the node's silence counts only
 	// if it lasts longer than it took others to answer.
-	alive, heard := o.any(ctx, hosts[node]), o.any(ctx, others)
+	alive, othersAlive := o.any(ctx, hosts[node]), o.any(ctx, others)
 	answered := false
 	for {
 		select {
@@ -55,8 +55,8 @@ func (o Opinion) Dead(ctx context.Context, node string) bool {
 			if answered {
 				return true
 			}
-		case ok := <-heard:
-			heard = nil
+		case ok := <-othersAlive:
+			othersAlive = nil
 			if answered = ok; !ok {
 				return o.Lost(node)
 			}
@@ -72,8 +72,8 @@ func (o Opinion) Dead(ctx context.Context, node string) bool {
 // any returns whether any of the addresses answers, as soon as one has answered or all have been
 // silent.
 func (o Opinion) any(ctx context.Context, addrs []netip.Addr) <-chan bool {
-	asked := len(addrs) * len(o.Probers)
-	results, result := make(chan bool, asked), make(chan bool, 1)
+	probes := len(addrs) * len(o.Probers)
+	results, result := make(chan bool, probes), make(chan bool, 1)
 	for _, a := range addrs {
 		for _, p := range o.Probers {
 			go func() {
@@ -82,7 +82,7 @@ func (o Opinion) any(ctx context.Context, addrs []netip.Addr) <-chan bool {
 		}
 	}
 	go func() {
-		for range asked {
+		for range probes {
 			if <-results {
 				result <- true
 				return

@@ -58,8 +58,8 @@ type Tracker struct {
 	confirm func(ctx context.Context, node string) bool
 	watcher Observer // nil: no metrics
 
-	first   map[string]struct{} // the first targets of which nothing is known yet; nil before SetTargets
-	heardOf chan struct{}       // closed when none are left, or after firstAnswers
+	first      map[string]struct{} // the first targets of which nothing is known yet; nil before SetTargets
+	firstKnown chan struct{}       // closed when none are left, or after firstAnswers
 }
 
 // target is a node that is probed; a change of its addresses makes a new target.
@@ -69,17 +69,17 @@ type target struct {
 	cancel context.CancelFunc
 
 	// Guarded by Tracker.mu:
-	reach  place.Reach
-	answer time.Time // the last one
-	took   time.Duration
-	steady time.Time // start of the current period of answers without a gap
-	asking bool      // waiting for a second opinion
+	reach          place.Reach
+	answer         time.Time // the last one
+	took           time.Duration
+	answeringSince time.Time // start of the current period of answers without a gap
+	confirming     bool      // waiting for a second opinion
 }
 
 // NewTracker returns a tracker that probes with p. totalTimeout is how long a node may be silent; 0
 // means that nodes are assumed to be reachable and none is probed.
 func NewTracker(p Prober, totalTimeout time.Duration) *Tracker {
-	return &Tracker{prober: p, timeout: totalTimeout, targets: map[string]*target{}, heardOf: make(chan struct{})}
+	return &Tracker{prober: p, timeout: totalTimeout, targets: map[string]*target{}, firstKnown: make(chan struct{})}
 }
 
 // SecondOpinion sets the name of the node on which this process runs, which does not count as a
@@ -140,7 +140,7 @@ func (t *Tracker) Reach(node string) place.Reach {
 // Probed is closed once each of the first targets has answered, or has been silent for a while:
 // whoever chooses among nodes earlier only has those that happened to answer first, and gives them
 // everything.
-func (t *Tracker) Probed() <-chan struct{} { return t.heardOf }
+func (t *Tracker) Probed() <-chan struct{} { return t.firstKnown }
 
 // awaitFirst starts to wait for answers of the first targets; t.mu is held.
 func (t *Tracker) awaitFirst() {
@@ -169,9 +169,9 @@ func (t *Tracker) known(node string) {
 		return
 	}
 	select {
-	case <-t.heardOf:
+	case <-t.firstKnown:
 	default:
-		close(t.heardOf)
+		close(t.firstKnown)
 	}
 }
 
@@ -205,7 +205,7 @@ func (t *Tracker) SetTargets(targets map[string][]netip.Addr) {
 				continue
 			}
 			old.stop()
-			next.reach, next.answer, next.took, next.steady = old.reach, old.answer, old.took, old.steady
+			next.reach, next.answer, next.took, next.answeringSince = old.reach, old.answer, old.took, old.answeringSince
 		} else {
 			changed = append(changed, node)
 		}
@@ -271,9 +271,9 @@ func (t *Tracker) watch(ctx context.Context, tg *target) {
 		attempts.Add(1)
 		go func() {
 			defer attempts.Done()
-			asked := time.Now()
-			err := t.ask(ctx, tg)
-			t.probed(ctx, tg, time.Since(asked), err)
+			sent := time.Now()
+			err := t.probe(ctx, tg)
+			t.probed(ctx, tg, time.Since(sent), err)
 			select {
 			case answers <- err:
 			case <-ctx.Done():
@@ -281,8 +281,8 @@ func (t *Tracker) watch(ctx context.Context, tg *target) {
 		}()
 	}
 
-	heard := time.Now() // start of the node's silence while we listened
-	tick := heard
+	lastAnswer := time.Now() // start of the node's silence while we listened
+	tick := lastAnswer
 	attempt()
 	for {
 		select {
@@ -291,22 +291,22 @@ func (t *Tracker) watch(ctx context.Context, tg *target) {
 		case err := <-answers:
 			switch {
 			case err == nil:
-				heard = time.Now()
-				t.answered(tg, heard)
+				lastAnswer = time.Now()
+				t.answered(tg, lastAnswer)
 				t.set(tg, place.Alive)
 			case errors.Is(err, ErrFault):
-				heard = time.Now()
+				lastAnswer = time.Now()
 				klog.V(4).InfoS("Probe could not be sent", "node", tg.node, "err", err)
 			}
 		case <-ticker.C:
 			now := time.Now()
 			if now.Sub(tick) > 2*interval {
-				heard = now // we were suspended ourselves
+				lastAnswer = now // we were suspended ourselves
 			}
 			tick = now
 			// Give the probe sent at the timeout's last tick a chance, too.
-			if now.Sub(heard) > t.timeout {
-				t.silent(ctx, tg, heard, &attempts)
+			if now.Sub(lastAnswer) > t.timeout {
+				t.timedOut(ctx, tg, lastAnswer, &attempts)
 			}
 			attempt()
 		}
@@ -340,60 +340,60 @@ func (t *Tracker) answered(tg *target, at time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if at.Sub(tg.answer) > t.timeout/2 {
-		tg.steady = at
+		tg.answeringSince = at
 	}
 	tg.answer = at
 }
 
-// silent draws conclusions from the silence of a target for the whole timeout: it is dead if enough
+// timedOut draws conclusions from the silence of a target for the whole timeout: it is dead if enough
 // other nodes answer, or if the second opinion confirms it.
-func (t *Tracker) silent(ctx context.Context, tg *target, since time.Time, wg *sync.WaitGroup) {
+func (t *Tracker) timedOut(ctx context.Context, tg *target, since time.Time, wg *sync.WaitGroup) {
 	t.mu.Lock()
 	if tg.reach == place.Dead {
 		t.mu.Unlock()
 		return
 	}
-	if t.heardFromMost(tg, since) {
+	if t.mostAnswered(tg, since) {
 		t.mu.Unlock()
 		t.set(tg, place.Dead)
 		return
 	}
-	if t.confirm == nil || tg.asking {
+	if t.confirm == nil || tg.confirming {
 		t.mu.Unlock()
 		return
 	}
-	tg.asking = true
+	tg.confirming = true
 	t.mu.Unlock()
 	wg.Add(1)
 	go func() {
 		defer wg.Done()
-		t.askOthers(ctx, tg, since)
+		t.confirmDead(ctx, tg, since)
 	}()
 }
 
-// heardFromMost reports whether at least half of the nodes, not counting those that have been dead
+// mostAnswered reports whether at least half of the nodes, not counting those that have been dead
 // for long, answered well after tg fell silent; the own node does not count. The last answers
 // before everything falls silent at once may be an interval apart, and so may be the first ones
 // afterwards: a node that was silent as well must have answered for the whole timeout again. t.mu
 // is held.
-func (t *Tracker) heardFromMost(tg *target, silent time.Time) bool {
-	all, heard := 0, 0
+func (t *Tracker) mostAnswered(tg *target, since time.Time) bool {
+	all, answered := 0, 0
 	for _, other := range t.targets {
 		switch {
 		case other.node == t.own && other != tg:
-		case other.answer.Sub(silent) >= t.timeout/2 &&
-			(other.steady.Before(silent) || other.answer.Sub(other.steady) >= t.timeout):
+		case other.answer.Sub(since) >= t.timeout/2 &&
+			(other.answeringSince.Before(since) || other.answer.Sub(other.answeringSince) >= t.timeout):
 			all++
-			heard++
-		case other.reach != place.Dead || silent.Sub(other.answer) < together*t.timeout:
+			answered++
+		case other.reach != place.Dead || since.Sub(other.answer) < together*t.timeout:
 			all++
 		}
 	}
-	return heard > 0 && 2*heard >= all
+	return answered > 0 && 2*answered >= all
 }
 
-// askOthers asks for the second opinion. An answer of the target in the meantime takes precedence.
-func (t *Tracker) askOthers(ctx context.Context, tg *target, since time.Time) {
+// confirmDead asks for the second opinion. An answer of the target in the meantime takes precedence.
+func (t *Tracker) confirmDead(ctx context.Context, tg *target, since time.Time) {
 	limited, cancel := context.WithTimeout(ctx, t.timeout/2)
 	defer cancel()
 	dead := false
@@ -402,7 +402,7 @@ func (t *Tracker) askOthers(ctx context.Context, tg *target, since time.Time) {
 		return nil
 	})
 	t.mu.Lock()
-	tg.asking = false
+	tg.confirming = false
 	answered := tg.answer.After(since)
 	t.mu.Unlock()
 	switch {
@@ -414,9 +414,9 @@ func (t *Tracker) askOthers(ctx context.Context, tg *target, since time.Time) {
 	}
 }
 
-// ask probes all addresses of a node at once. It returns nil on the first answer, an error that
+// probe probes all addresses of a node at once. It returns nil on the first answer, an error that
 // wraps ErrFault if no probe could be sent, and another one if the node was silent.
-func (t *Tracker) ask(ctx context.Context, tg *target) error {
+func (t *Tracker) probe(ctx context.Context, tg *target) error {
 	ctx, cancel := context.WithTimeout(ctx, t.timeout)
 	defer cancel()
 	results := make(chan error, len(tg.addrs))
@@ -425,7 +425,7 @@ func (t *Tracker) ask(ctx context.Context, tg *target) error {
 			results <- panics.Catch("health", func() error { return t.prober.Probe(ctx, tg.node, addr) })
 		}()
 	}
-	var silent, fault error
+	var noAnswer, fault error
 	for range tg.addrs {
 		switch err := <-results; {
 		case err == nil:
@@ -433,11 +433,11 @@ func (t *Tracker) ask(ctx context.Context, tg *target) error {
 		case errors.Is(err, ErrFault):
 			fault = err
 		default:
-			silent = err
+			noAnswer = err
 		}
 	}
-	if silent != nil {
-		return silent
+	if noAnswer != nil {
+		return noAnswer
 	}
 	return fault
 }

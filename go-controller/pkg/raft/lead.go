@@ -23,8 +23,8 @@ const (
 	every = 250 * time.Millisecond
 	hold  = 15 * time.Second
 	// check is the time between two checks of the leader, and patience the timeout for a member's answer.
-	check    = time.Second
-	patience = 2 * time.Second
+	check   = time.Second
+	timeout = 2 * time.Second
 )
 
 // Lead connects clients of the leader socket to the leading member, until ctx is done. It is for ovn-northd, which
@@ -89,7 +89,7 @@ func (m Member) serve(ctx context.Context, client net.Conn, secure *tls.Config) 
 			return
 		case <-tick.C:
 		}
-		if leads, err := leader.leads(); err != nil || !leads {
+		if leads, err := leader.isLeader(); err != nil || !leads {
 			klog.InfoS("The leader leads no more", "database", m.Database.Name, "leader", leader.at, "err", err)
 			return
 		}
@@ -97,11 +97,11 @@ func (m Member) serve(ctx context.Context, client net.Conn, secure *tls.Config) 
 }
 
 // leader waits for a member that leads.
-func (m Member) leader(ctx context.Context, secure *tls.Config) (*asked, error) {
+func (m Member) leader(ctx context.Context, secure *tls.Config) (*memberConn, error) {
 	ctx, cancel := context.WithTimeout(ctx, hold)
 	defer cancel()
 	for {
-		if a := m.ask(ctx, secure); a != nil {
+		if a := m.findLeader(ctx, secure); a != nil {
 			return a, nil
 		}
 		select {
@@ -112,10 +112,10 @@ func (m Member) leader(ctx context.Context, secure *tls.Config) (*asked, error) 
 	}
 }
 
-// ask asks all members concurrently, and returns the connection to the first that says it leads, so that a member
+// findLeader asks all members concurrently, and returns the connection to the first that says it leads, so that a member
 // that does not answer delays nobody.
-func (m Member) ask(ctx context.Context, secure *tls.Config) *asked {
-	answers := make(chan *asked, len(m.Members.Clients))
+func (m Member) findLeader(ctx context.Context, secure *tls.Config) *memberConn {
+	answers := make(chan *memberConn, len(m.Members.Clients))
 	for _, at := range m.Members.Clients {
 		go func() {
 			c, err := m.dial(ctx, at.String(), secure)
@@ -123,8 +123,8 @@ func (m Member) ask(ctx context.Context, secure *tls.Config) *asked {
 				answers <- nil
 				return
 			}
-			a := &asked{at: at.String(), schema: m.Database.Schema, conn: c, in: json.NewDecoder(c)}
-			if leads, err := a.leads(); err != nil || !leads {
+			a := &memberConn{at: at.String(), schema: m.Database.Schema, conn: c, in: json.NewDecoder(c)}
+			if leads, err := a.isLeader(); err != nil || !leads {
 				a.close()
 				a = nil
 			}
@@ -149,7 +149,7 @@ func (m Member) ask(ctx context.Context, secure *tls.Config) *asked {
 }
 
 func (m Member) dial(ctx context.Context, at string, secure *tls.Config) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	if secure == nil {
 		return new(net.Dialer).DialContext(ctx, "tcp", at)
@@ -157,21 +157,21 @@ func (m Member) dial(ctx context.Context, at string, secure *tls.Config) (net.Co
 	return (&tls.Dialer{Config: secure}).DialContext(ctx, "tcp", at)
 }
 
-// asked is a connection to a member for asking whether it leads.
-type asked struct {
+// memberConn is a connection to a member for asking whether it leads.
+type memberConn struct {
 	at, schema string
 	conn       net.Conn
 	in         *json.Decoder
 	id         int
 }
 
-func (a *asked) close() { _ = a.conn.Close() }
+func (a *memberConn) close() { _ = a.conn.Close() }
 
-// leads asks the member's _Server database. A member that cannot reach a majority does not lead, whatever it
+// isLeader asks the member's _Server database. A member that cannot reach a majority does not lead, whatever it
 // believes.
-func (a *asked) leads() (bool, error) {
+func (a *memberConn) isLeader() (bool, error) {
 	a.id++
-	if err := a.conn.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := a.conn.SetDeadline(time.Now().Add(timeout)); err != nil {
 		return false, err
 	}
 	err := json.NewEncoder(a.conn).Encode(map[string]any{"id": a.id, "method": "transact", "params": []any{"_Server", map[string]any{

@@ -95,7 +95,7 @@ func (m Member) Prepare(ctx context.Context) error {
 	if err := m.Check(); err != nil {
 		return err
 	}
-	said := false
+	logged := false
 	return wait.PollUntilContextCancel(ctx, retry, true, func(ctx context.Context) (bool, error) {
 		for {
 			recorded, err := m.Registry.ID(ctx, db.Name)
@@ -108,10 +108,10 @@ func (m Member) Prepare(ctx context.Context) error {
 				return err == nil, err
 			}
 			if todo == await {
-				if !said {
+				if !logged {
 					klog.InfoS("Waiting for the first member to create the cluster", "database", db.Name, "first", m.Members.Clients[0].Addr())
 				}
-				said = true
+				logged = true
 				return false, nil
 			}
 			later, err := m.do(ctx, todo, recorded)
@@ -251,12 +251,12 @@ func tool(ctx context.Context, args ...string) (string, error) {
 
 // run runs a program and returns its output. The error includes its error output.
 func run(ctx context.Context, args ...string) (string, error) {
-	var complaints bytes.Buffer
+	var stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-	cmd.Stderr = &complaints
+	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return "", fmt.Errorf("%s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(complaints.String()))
+		return "", fmt.Errorf("%s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
 	}
 	return string(out), nil
 }

@@ -36,7 +36,7 @@ type Barrier struct {
 	southbound nbovsdb.Config
 	bump       func(ctx context.Context, beyond int) (int, error)
 
-	asked     chan struct{} // holds one value while somebody waits for a raise
+	requested chan struct{} // holds one value while somebody waits for a raise
 	confirmed chan struct{} // closed when the initial progress of the chassis is known
 	first     sync.Once     // closes confirmed
 
@@ -65,7 +65,7 @@ func NewBarrier(southbound nbovsdb.Config, bump func(ctx context.Context, beyond
 	return &Barrier{
 		southbound: southbound,
 		bump:       bump,
-		asked:      make(chan struct{}, 1),
+		requested:  make(chan struct{}, 1),
 		confirmed:  make(chan struct{}),
 		progress:   map[string]*reached{},
 		next:       &raise{sent: make(chan struct{})},
@@ -79,7 +79,7 @@ func (b *Barrier) Wait(ctx context.Context, chassis string) error {
 	r := b.next
 	b.mu.Unlock()
 	select {
-	case b.asked <- struct{}{}:
+	case b.requested <- struct{}{}:
 	default:
 	}
 	select {
@@ -116,7 +116,7 @@ func (b *Barrier) Run(ctx context.Context) error {
 	}
 	for {
 		select {
-		case <-b.asked:
+		case <-b.requested:
 		case <-ctx.Done():
 			return nil
 		}

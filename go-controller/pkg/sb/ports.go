@@ -199,7 +199,7 @@ func (p *Ports) note(was, now *portBinding) {
 	}
 	p.mu.Unlock()
 	if changed {
-		p.tell(was.Name)
+		p.notify(was.Name)
 	}
 }
 
@@ -226,11 +226,11 @@ func (p *Ports) replace(rows []portBinding) {
 	p.ports, p.err = ports, nil
 	p.mu.Unlock()
 	for _, name := range changed {
-		p.tell(name)
+		p.notify(name)
 	}
 }
 
-func (p *Ports) tell(name string) {
+func (p *Ports) notify(name string) {
 	for _, f := range p.watchers {
 		f(name)
 	}

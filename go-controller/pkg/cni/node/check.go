@@ -27,11 +27,11 @@ func (s *Server) check(ctx context.Context, r cni.Request) error {
 	if err != nil {
 		return err
 	}
-	amiss := func(err error) error {
+	checkError := func(err error) error {
 		return types.NewError(cni.CodeCheck, fmt.Sprintf("attachment of pod %s is not as it was made", who), err.Error())
 	}
 	if err := sandbox.Check(want); err != nil {
-		return amiss(err)
+		return checkError(err)
 	}
 	ports, err := s.ovs.Ports(ctx, topology.IntegrationBridge)
 	if err != nil {
@@ -41,13 +41,13 @@ func (s *Server) check(ctx context.Context, r cni.Request) error {
 	i := slices.IndexFunc(ports, func(p ovs.Port) bool { return p.Name == name })
 	switch {
 	case i < 0:
-		return amiss(fmt.Errorf("bridge %s has no port %s", topology.IntegrationBridge, name))
+		return checkError(fmt.Errorf("bridge %s has no port %s", topology.IntegrationBridge, name))
 	case ports[i].ExternalIDs[ovs.IfaceID] != ifaceID:
-		return amiss(fmt.Errorf("port %s is for %q, not for %s", name, ports[i].ExternalIDs[ovs.IfaceID], ifaceID))
+		return checkError(fmt.Errorf("port %s is for %q, not for %s", name, ports[i].ExternalIDs[ovs.IfaceID], ifaceID))
 	case ports[i].OFPort <= 0:
-		return amiss(fmt.Errorf("ovs-vswitchd does not serve port %s: %s", name, ports[i].Error))
+		return checkError(fmt.Errorf("ovs-vswitchd does not serve port %s: %s", name, ports[i].Error))
 	case ports[i].ExternalIDs[ovs.Installed] != "true":
-		return amiss(fmt.Errorf("ovn-controller has not installed the flows of port %s", name))
+		return checkError(fmt.Errorf("ovn-controller has not installed the flows of port %s", name))
 	}
 	return nil
 }

@@ -50,7 +50,7 @@ func (s *Server) collect(ctx context.Context) error {
 		if s.locks.busy(p.ExternalIDs[cni.IDSandbox]) {
 			continue
 		}
-		dead, err := s.dead(ctx, p)
+		dead, err := s.stale(ctx, p)
 		if err == nil && !dead {
 			err = s.recordPort(p) // the record may not exist yet
 		}
@@ -82,7 +82,7 @@ func (s *Server) ours(ctx context.Context) ([]ovs.Port, error) {
 	return ports, err
 }
 
-func (s *Server) dead(ctx context.Context, p ovs.Port) (bool, error) {
+func (s *Server) stale(ctx context.Context, p ovs.Port) (bool, error) {
 	exists, err := link.Exists(p.Name)
 	if err != nil || !exists {
 		return err == nil, err

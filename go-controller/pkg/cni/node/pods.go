@@ -26,9 +26,9 @@ import (
 // errPodGone is the cause if a request ends because its pod was deleted or replaced.
 var errPodGone = errors.New("the pod is gone")
 
-// askInterval is how often the API server is asked about a pod that the informer does not
+// getInterval is how often the API server is asked about a pod that the informer does not
 // have, or not with that UID.
-const askInterval = time.Second
+const getInterval = time.Second
 
 // pods looks up pods and notifies those that wait for changes of a pod.
 type pods struct {
@@ -191,14 +191,14 @@ func (p *pods) unchanged(ctx context.Context, who cni.Pod, attached *corev1.Pod,
 func (p *pods) await(ctx context.Context, who cni.Pod, what string, missing func(*corev1.Pod) (reason string)) (*corev1.Pod, error) {
 	changed, stop := p.listen(who.String())
 	defer stop()
-	var asked time.Time
+	var lastGet time.Time
 	var wait *waits.Begun
 	defer func() { wait.End() }()
 	for {
 		pod, err := p.lister.Pods(who.Namespace).Get(who.Name)
-		if (err != nil || !is(pod, who.UID)) && time.Since(asked) >= askInterval {
-			asked = time.Now()
-			if pod, err = p.ask(ctx, who); errors.Is(err, errPodGone) {
+		if (err != nil || !is(pod, who.UID)) && time.Since(lastGet) >= getInterval {
+			lastGet = time.Now()
+			if pod, err = p.get(ctx, who); errors.Is(err, errPodGone) {
 				return nil, err
 			}
 		}
@@ -214,15 +214,15 @@ func (p *pods) await(ctx context.Context, who cni.Pod, what string, missing func
 		wait.For(what + ": " + reason)
 		select {
 		case <-changed:
-		case <-time.After(askInterval):
+		case <-time.After(getInterval):
 		case <-ctx.Done():
 			return nil, fmt.Errorf("wait for %s of pod %s: %w (%s)", what, who, context.Cause(ctx), reason)
 		}
 	}
 }
 
-// ask reads a pod from the API server.
-func (p *pods) ask(ctx context.Context, who cni.Pod) (*corev1.Pod, error) {
+// get reads a pod from the API server.
+func (p *pods) get(ctx context.Context, who cni.Pod) (*corev1.Pod, error) {
 	pod, err := p.kube.CoreV1().Pods(who.Namespace).Get(ctx, who.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
@@ -274,7 +274,7 @@ func (p *pods) gone(ctx context.Context, who cni.Pod) (bool, error) {
 	if err == nil && string(kube.PodUID(pod)) == who.UID {
 		return false, nil
 	}
-	if _, err = p.ask(ctx, who); errors.Is(err, errPodGone) {
+	if _, err = p.get(ctx, who); errors.Is(err, errPodGone) {
 		return true, nil
 	}
 	return false, err
