@@ -28,12 +28,12 @@ type event struct {
 func chassis(s egressip.Steering) []event {
 	var events []event
 	for _, site := range slices.SortedFunc(maps.Keys(s.Now.NATs), func(a, b egressip.Site) int { return strings.Compare(a.Node, b.Node) }) {
-		if s.InForce.NATs[site] != s.Now.NATs[site] {
-			events = append(events, event{site.Node + " translates", func(s *egressip.Steering) { s.InForce.NATs[site] = s.Now.NATs[site] }})
+		if s.Applied.NATs[site] != s.Now.NATs[site] {
+			events = append(events, event{site.Node + " translates", func(s *egressip.Steering) { s.Applied.NATs[site] = s.Now.NATs[site] }})
 		}
 	}
-	if !s.InForce.SamePolicies(s.Now) {
-		events = append(events, event{"the pod's chassis has the policy", func(s *egressip.Steering) { s.InForce.Policies = s.Now.Clone().Policies }})
+	if !s.Applied.SamePolicies(s.Now) {
+		events = append(events, event{"the pod's chassis has the policy", func(s *egressip.Steering) { s.Applied.Policies = s.Now.Clone().Policies }})
 	}
 	return events
 }
@@ -58,13 +58,13 @@ func answers(s egressip.Steering) []event {
 
 func scenarios() []scenario {
 	fresh := egressip.Steering{EgressIP: selected, Pod: egressip.Pod{Key: "ns/pod", Addrs: []netip.Addr{podAddr}},
-		Now: egressip.NewState(), InForce: egressip.NewState(), Owned: func(string, netip.Addr) bool { return true }}
+		Now: egressip.NewState(), Applied: egressip.NewState(), Owned: func(string, netip.Addr) bool { return true }}
 	pending := fresh
 	pending.Pod.Pending, pending.Paths = true, []egressip.Path{{Placement: nodeA}}
 	running := fresh
 	running.Paths = []egressip.Path{{Placement: nodeA, Answered: true, Programmed: true}}
 	running.Now, _ = running.Settled()
-	running.InForce = running.Now.Clone()
+	running.Applied = running.Now.Clone()
 	chosen := fresh
 	chosen.Paths = running.Paths
 	moved := running
@@ -130,7 +130,7 @@ func (sc scenario) explore() ([]situation, error) {
 	var all []situation
 	add := func(s egressip.Steering) int {
 		s.Now = egressip.StateOf(s.Plan().Want.Rows())
-		key := fmt.Sprint(policy(s), s.InForce.Policies, translations(s), s.InForce.NATs, s.Paths, s.Pod.Pending, s.Pod.Late)
+		key := fmt.Sprint(policy(s), s.Applied.Policies, translations(s), s.Applied.NATs, s.Paths, s.Pod.Pending, s.Pod.Late)
 		if _, ok := known[key]; !ok {
 			all = append(all, situation{Steering: s})
 			known[key] = len(all)
@@ -145,7 +145,7 @@ func (sc scenario) explore() ([]situation, error) {
 		s := all[i].Steering
 		for _, e := range append(chassis(s), sc.events(s)...) {
 			after := s
-			after.InForce = s.InForce.Clone()
+			after.Applied = s.Applied.Clone()
 			e.apply(&after)
 			next := fmt.Sprintf("%s: %d", e.text, add(after))
 			all[i].next = append(all[i].next, next)
@@ -178,7 +178,7 @@ func (sc scenario) write(b *strings.Builder) error {
 
 // policy describes where the policy in the database leads, and where that of the pod's chassis leads if it differs.
 func policy(s egressip.Steering) string {
-	now, force := leads(s.Now), leads(s.InForce)
+	now, force := leads(s.Now), leads(s.Applied)
 	if now == force {
 		return "**" + now + "**"
 	}
@@ -210,7 +210,7 @@ func translations(s egressip.Steering) string {
 	for _, n := range []egressip.Placement{nodeA, nodeB} {
 		site := egressip.Site{Pod: podAddr, Node: n.Node}
 		_, now := s.Now.NATs[site]
-		_, force := s.InForce.NATs[site]
+		_, force := s.Applied.NATs[site]
 		switch {
 		case now && force:
 			list = append(list, "**"+n.Node+"**")

@@ -19,8 +19,8 @@ func TestNoLeak(t *testing.T) {
 				continue
 			}
 			for _, n := range []egressip.Placement{nodeA, nodeB} {
-				_, translates := s.InForce.NATs[egressip.Site{Pod: podAddr, Node: n.Node}]
-				for _, hop := range s.InForce.Policies[podAddr].Hops {
+				_, translates := s.Applied.NATs[egressip.Site{Pod: podAddr, Node: n.Node}]
+				for _, hop := range s.Applied.Policies[podAddr].Hops {
 					if hop == n.NextHop && !translates {
 						t.Errorf("%s, row %d: led to %s, which does not translate yet", sc.title, i+1, n.Node)
 					}

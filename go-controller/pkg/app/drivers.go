@@ -53,8 +53,8 @@ type hostWriters struct {
 	looks map[string]func() (string, error)
 }
 
-// lookPause is the pause between two looks.
-const lookPause = 500 * time.Millisecond
+// pollInterval is the pause between two looks.
+const pollInterval = 500 * time.Millisecond
 
 // resync is one pass over all kinds; a failure does not keep the other kinds from being repaired.
 func (d hostWriters) resync(ctx context.Context) error {
@@ -90,7 +90,7 @@ func (d hostWriters) watch(ctx context.Context) error {
 		repairs[what] = repairer(ctx, func(ctx context.Context) error { return d.pass(ctx, what, d.allSynced()) })
 	}
 	for what, look := range d.looks {
-		go keepLooking(ctx, what, look, repairs[what])
+		go pollChanges(ctx, what, look, repairs[what])
 	}
 	guard := repairer(ctx, func(context.Context) error { d.guard(); return nil })
 	return d.events(ctx, watch.Functions{
@@ -102,20 +102,20 @@ func (d hostWriters) watch(ctx context.Context) error {
 	})
 }
 
-// keepLooking calls changed whenever the result of look has changed, until ctx ends.
-func keepLooking(ctx context.Context, what string, look func() (string, error), changed func()) {
-	ticker := time.NewTicker(lookPause)
+// pollChanges calls changed whenever the result of look has changed, until ctx ends.
+func pollChanges(ctx context.Context, what string, look func() (string, error), changed func()) {
+	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
-	last, told := "", false
+	last, failed := "", false
 	for {
 		now, err := look()
 		switch {
-		case err != nil && !told:
+		case err != nil && !failed:
 			klog.ErrorS(err, "Changes by others will not be noticed at once", "what", what)
-			told = true
+			failed = true
 		case err == nil && now != last:
 			changed()
-			last, told = now, false
+			last, failed = now, false
 		}
 		select {
 		case <-ticker.C:

@@ -86,7 +86,7 @@ func (m *master) egressIPs(core informers.SharedInformerFactory) (*egressipmaste
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	m.told = append(m.told, c.Synced()...)
+	m.auditSynced = append(m.auditSynced, c.Synced()...)
 	m.runners["egress IPs"] = c
 	measureEgressIPs(m.env.Metrics.Leader(), factory.EgressIP().V1().EgressIPs())
 	m.env.Metrics.Leader().PodsHeld(c.Held)

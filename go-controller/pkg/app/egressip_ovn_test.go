@@ -151,7 +151,7 @@ func (l *tracing) serve(ips ...v1.Address) egressip.Decision {
 		plan := egressip.Steering{
 			EgressIP: egressip.Decode(e), Pod: egressip.Pod{Addrs: webAddrs(i), Pending: true},
 			Paths: d.Paths(e.Status, webAddrs(i), func(given []netip.Addr) string { return egressip.Digest(given, nil) },
-				func(string) (topology.Node, bool) { return topology.Node{}, false }), Now: egressip.NewState(), InForce: egressip.NewState(),
+				func(string) (topology.Node, bool) { return topology.Node{}, false }), Now: egressip.NewState(), Applied: egressip.NewState(),
 			Owned: func(string, netip.Addr) bool { return true },
 		}.Plan()
 		l.apply(egressip.Owner(fmt.Sprintf("prod/web-%d", i)), plan.Want.Rows())

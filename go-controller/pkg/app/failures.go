@@ -44,25 +44,25 @@ func (r *failureReports) Run(ctx context.Context) error {
 }
 
 func (r *failureReports) report(now time.Time) {
-	told := map[[3]string]bool{}
-	tell := func(since time.Time, reason, part, object string, what fmt.Stringer) {
+	reported := map[[3]string]bool{}
+	report := func(since time.Time, reason, part, object string, what fmt.Stringer) {
 		if now.Sub(since) < waits.ReportAfter {
 			return
 		}
 		id := [3]string{reason, part, object}
-		if told[id] = true; !r.reported[id] {
+		if reported[id] = true; !r.reported[id] {
 			// The kubelet's Events about its node refer to it like this as well.
 			node := &corev1.ObjectReference{Kind: "Node", Name: r.node, UID: types.UID(r.node)}
 			r.recorder.Event(node, corev1.EventTypeWarning, reason, what.String())
 		}
 	}
 	for _, f := range r.failures() {
-		tell(f.Since, reasonFailing, f.Controller, f.Key, f)
+		report(f.Since, reasonFailing, f.Controller, f.Key, f)
 	}
 	for _, w := range r.waits() {
 		if w.Reason != "" {
-			tell(w.Since, w.Reason, w.Part, w.Object, w)
+			report(w.Since, w.Reason, w.Part, w.Object, w)
 		}
 	}
-	r.reported = told
+	r.reported = reported
 }

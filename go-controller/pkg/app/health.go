@@ -155,10 +155,10 @@ const daemonInterval = 5 * time.Second
 // watchDaemons reports which daemon does not answer, until ctx is done: if one hangs, the node
 // stays as it was, and gets no changes.
 func watchDaemons(ctx context.Context, checks map[string]func(context.Context) error) error {
-	silent := map[string]*waits.Lost{}
+	unanswered := map[string]*waits.Lost{}
 	for name := range checks {
-		silent[name] = &waits.Lost{}
-		defer silent[name].Set(waits.Wait{}, nil)
+		unanswered[name] = &waits.Lost{}
+		defer unanswered[name].Set(waits.Wait{}, nil)
 	}
 	ticker := time.NewTicker(daemonInterval)
 	defer ticker.Stop()
@@ -168,7 +168,7 @@ func watchDaemons(ctx context.Context, checks map[string]func(context.Context) e
 			err := check(limited)
 			cancel()
 			if ctx.Err() == nil {
-				silent[name].Set(waits.Wait{Part: "node", Object: name, For: "an answer", Reason: waits.ReasonDaemon}, err)
+				unanswered[name].Set(waits.Wait{Part: "node", Object: name, For: "an answer", Reason: waits.ReasonDaemon}, err)
 			}
 		}
 		select {

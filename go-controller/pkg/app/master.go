@@ -111,7 +111,7 @@ func runMaster(ctx context.Context, env *Env, node, identity string) error {
 		return err
 	}
 	if m.audit != nil {
-		go m.audit.CompleteAfter(ctx, m.told...)
+		go m.audit.CompleteAfter(ctx, m.auditSynced...)
 	}
 	for _, s := range start {
 		s.Start(ctx.Done())
@@ -144,17 +144,17 @@ func newRecorder(env *Env) (record.EventRecorder, func(), error) {
 
 // master wires the controllers of the leader.
 type master struct {
-	env      *Env
-	node     string // on which it runs
-	writer   *ovsdb.Writer
-	recorder record.EventRecorder
-	nodes    *nodeinfo.View // shared by all readers of nodes
-	runners  map[string]runner
-	tracker  *health.Tracker // nil until a feature needs it
-	barrier  *sb.Barrier     // nil until a feature needs it
-	ips      *egressIPInformers
-	audit    *audit.Recorder   // nil: audit is disabled
-	told     []<-chan struct{} // closed when the features have recorded their initial state in it
+	env         *Env
+	node        string // on which it runs
+	writer      *ovsdb.Writer
+	recorder    record.EventRecorder
+	nodes       *nodeinfo.View // shared by all readers of nodes
+	runners     map[string]runner
+	tracker     *health.Tracker // nil until a feature needs it
+	barrier     *sb.Barrier     // nil until a feature needs it
+	ips         *egressIPInformers
+	audit       *audit.Recorder   // nil: audit is disabled
+	auditSynced []<-chan struct{} // closed when the features have recorded their initial state in it
 	// localSNATs is closed when the controller that translates pods on their own nodes has tried
 	// once to write all translations.
 	localSNATs <-chan struct{}
@@ -332,7 +332,7 @@ func (m *master) egressServices(core informers.SharedInformerFactory, pods *nore
 	if err != nil {
 		return nil, nil, err
 	}
-	m.told = append(m.told, c.Synced())
+	m.auditSynced = append(m.auditSynced, c.Synced())
 	m.runners["egress services"] = c
 	measureEgressServices(m.env.Metrics.Leader(), factory.EgressService().V1().EgressServices())
 	return factory, c, nil

@@ -103,8 +103,8 @@ type attempt struct {
 	done <-chan struct{}
 }
 
-// contributes registers a contributor to the drivers.
-func (n *node) contributes(what string, attempted <-chan struct{}, synced ...<-chan struct{}) {
+// addContributor registers a contributor to the drivers.
+func (n *node) addContributor(what string, attempted <-chan struct{}, synced ...<-chan struct{}) {
 	n.attempted, n.synced = append(n.attempted, attempt{what, attempted}), append(n.synced, synced...)
 }
 
@@ -264,7 +264,7 @@ func (n *node) addGateway() {
 		Foreign:     n.record.Addresses,
 	})
 	n.runners["gateway"], n.runners["bridge flows"], n.runners[gwFlows] = n.gateway, n.flows, n.second
-	n.contributes("the network of the node", n.gateway.Ready())
+	n.addContributor("the network of the node", n.gateway.Ready())
 }
 
 // subnets returns the pod subnets of this node, or none if they are not known yet.
@@ -404,7 +404,7 @@ func (n *node) egressServices(core, pods informers.SharedInformerFactory) (start
 		return nil, err
 	}
 	n.runners["egress services"] = c
-	n.contributes("every EgressService to be tried once", c.Attempted(), c.Synced())
+	n.addContributor("every EgressService to be tried once", c.Attempted(), c.Synced())
 	return factory, nil
 }
 
@@ -421,7 +421,7 @@ func (n *node) marks() error {
 		return err
 	}
 	n.runners["marks of pods"] = c
-	n.contributes("the marks of pods", c.Attempted(), c.Synced())
+	n.addContributor("the marks of pods", c.Attempted(), c.Synced())
 	return nil
 }
 

@@ -48,19 +48,19 @@ func (n *node) egressIPs() (starter, error) {
 		FlushTranslations: func(ctx context.Context, stale func(src, dst, to netip.Addr) bool) (int, error) {
 			return conntrack.FlushGatewayTranslations(ctx, conntrack.DefaultRunDir, stale)
 		},
-		Record:    n.record,
-		Pods:      func() informers.SharedInformerFactory { return kube.NewInformers(n.env.Kube) },
-		Ports:     sb.NewPorts(databaseConfig(n.env.Config.OVNSouth), ""),
-		Cluster:   n.env.Config.Default.ClusterPrefixes(),
-		Announcer: &announce.Announcer{},
-		Ready:     n.gateway.Ready(),
-		Silence:   n.env.Config.Features.ReachabilityTotalTimeout,
+		Record:              n.record,
+		Pods:                func() informers.SharedInformerFactory { return kube.NewInformers(n.env.Kube) },
+		Ports:               sb.NewPorts(databaseConfig(n.env.Config.OVNSouth), ""),
+		Cluster:             n.env.Config.Default.ClusterPrefixes(),
+		Announcer:           &announce.Announcer{},
+		Ready:               n.gateway.Ready(),
+		ReachabilityTimeout: n.env.Config.Features.ReachabilityTotalTimeout,
 	})
 	if err != nil {
 		return nil, err
 	}
 	n.runners["egress IPs"], n.handOver = c, c.HandOver
-	n.contributes("every EgressIP to be tried once", c.Attempted(), c.Synced())
+	n.addContributor("every EgressIP to be tried once", c.Attempted(), c.Synced())
 	return factory, nil
 }
 

@@ -21,9 +21,9 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/trace"
 )
 
-// probePatience is how long to wait for the answer to a probe: the time in which the kernel
+// probeTimeout is how long to wait for the answer to a probe: the time in which the kernel
 // retransmits the first packet of a connection once.
-const probePatience = 3 * time.Second
+const probeTimeout = 3 * time.Second
 
 // sendProbe sends a probe as a pod of this node would.
 func (n *node) sendProbe(ctx context.Context, pod *corev1.Pod, source netip.Addr, q trace.Question) (trace.Probed, error) {
@@ -35,7 +35,7 @@ func (n *node) sendProbe(ctx context.Context, pod *corev1.Pod, source netip.Addr
 	if err != nil {
 		return trace.Probed{}, err
 	}
-	r, err := podprobe.Send(ctx, podprobe.Probe{Netns: netns, Source: source, To: q.To, UDP: q.Protocol == trace.UDP, Timeout: probePatience})
+	r, err := podprobe.Send(ctx, podprobe.Probe{Netns: netns, Source: source, To: q.To, UDP: q.Protocol == trace.UDP, Timeout: probeTimeout})
 	if err != nil {
 		return trace.Probed{}, err
 	}

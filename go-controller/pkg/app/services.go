@@ -55,7 +55,7 @@ func (n *node) services(core informers.SharedInformerFactory, switches ovs.Clien
 				return stale(service.Entry{Client: client, To: to, From: from, HostOwned: own})
 			})
 		},
-		OnInForce: switches.OnFlowsInstalled,
+		OnApplied: switches.OnFlowsInstalled,
 		Config:    serviceConfig(n.env.Config),
 		Marks:     bridge.DefaultMarks(n.env.Config.Default.ConntrackZone),
 	})
@@ -63,7 +63,7 @@ func (n *node) services(core informers.SharedInformerFactory, switches ovs.Clien
 		return err
 	}
 	n.runners["services"] = c
-	n.contributes("every Service to be tried once", c.Attempted(), c.Synced()...)
+	n.addContributor("every Service to be tried once", c.Attempted(), c.Synced()...)
 	return nil
 }
 

@@ -73,13 +73,13 @@ func (s Steering) through(p Path, was Policy) (Path, bool) {
 	if p.Answered || p.Now.Node == "" {
 		return p, false
 	}
-	if !s.Pod.Late && !s.Pod.Pending && s.leads(was, p.Addr) {
+	if !s.Pod.Late && !s.Pod.Pending && s.routesTo(was, p.Addr) {
 		return p, false
 	}
 	return Path{Placement: p.Now, Answered: true, Programmed: true}, true
 }
 
-// leads reports whether a policy leads to an address.
-func (s Steering) leads(was Policy, addr netip.Addr) bool {
+// routesTo reports whether a policy leads to an address.
+func (s Steering) routesTo(was Policy, addr netip.Addr) bool {
 	return was.EgressIP == s.EgressIP.Key && slices.ContainsFunc(was.Hops, func(hop netip.Addr) bool { return was.Egress[hop] == addr })
 }

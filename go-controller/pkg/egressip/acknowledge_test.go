@@ -102,21 +102,21 @@ func TestFallback(t *testing.T) {
 	paths := func() []Path {
 		return d.Paths(e.Status, []netip.Addr{pod}, func([]netip.Addr) string { return "" }, find)
 	}
-	s := Steering{EgressIP: Decode(e), Pod: Pod{Addrs: []netip.Addr{pod}, Pending: true}, Paths: paths(), Now: NewState(), InForce: NewState(),
+	s := Steering{EgressIP: Decode(e), Pod: Pod{Addrs: []netip.Addr{pod}, Pending: true}, Paths: paths(), Now: NewState(), Applied: NewState(),
 		Owned: func(string, netip.Addr) bool { return true }}
 	plan := s.Plan()
 	if got := plan.Want.Policies[pod].Hops; !slices.Equal(got, addrs("100.64.0.4")) || plan.Done || !slices.Equal(plan.Await, []string{"ovn-worker2"}) {
 		t.Fatalf("led to %v: %+v", got, plan)
 	}
 	// After its start the pod stays there, and the next node is prepared.
-	s.Now, s.InForce, s.Pod.Pending = plan.Want, plan.Want.Clone(), false
+	s.Now, s.Applied, s.Pod.Pending = plan.Want, plan.Want.Clone(), false
 	plan = s.Plan()
 	if got := plan.Want.Policies[pod].Hops; !slices.Equal(got, addrs("100.64.0.4")) || plan.Done || len(plan.Want.NATs) != 2 {
 		t.Fatalf("then led to %v: %+v", got, plan)
 	}
 	// The next node takes it.
 	e.Status.Programmed = []v1.ProgrammedStatus{{Node: "ovn-worker", EgressIPs: []string{"172.18.0.33"}}}
-	s.Paths, s.Now, s.InForce = paths(), plan.Want, plan.Want.Clone()
+	s.Paths, s.Now, s.Applied = paths(), plan.Want, plan.Want.Clone()
 	if got := s.Plan().Want.Policies[pod].Hops; !slices.Equal(got, addrs("100.64.0.3")) {
 		t.Fatalf("at last led to %v", got)
 	}

@@ -57,7 +57,7 @@ func (d Decision) Paths(status v1.EgressIPStatus, pod []netip.Addr, digest func(
 	given := d.given(status, nodes)
 	translates := func(node string, addr netip.Addr) bool {
 		a, ok := topology.AddrOf(topology.FamilyOf(addr), pod)
-		return ok && SameFor(a, nodeStatusOf(status, node).Digest, digest(given[node]))
+		return ok && SameShare(a, nodeStatusOf(status, node).Digest, digest(given[node]))
 	}
 	var paths []Path
 	for _, p := range d.Placements {
@@ -129,12 +129,12 @@ func programmed(d Decision, status v1.EgressIPStatus, r Report) metav1.Condition
 		}
 		switch holder := otherHolder(status, p); {
 		case Answers(status, p.Node, p.Addr):
-			if lapse := r.unresponsive(p); lapse != "" {
-				unresponsive = append(unresponsive, lapse)
+			if problem := r.unresponsive(p); problem != "" {
+				unresponsive = append(unresponsive, problem)
 			}
 		case retained(status, p) != "":
-			if lapse := r.unprepared(p, holder, Awaits(status, p.Node, p.Addr)); lapse != "" {
-				unresponsive = append(unresponsive, lapse)
+			if problem := r.unprepared(p, holder, Awaits(status, p.Node, p.Addr)); problem != "" {
+				unresponsive = append(unresponsive, problem)
 			} else {
 				waits = append(waits, fmt.Sprintf("%s is still held by node %s, until node %s is prepared", p.Addr, holder, p.Node))
 			}
@@ -281,11 +281,11 @@ type Notice struct {
 
 // Reasons of Events, in addition to those of a Refusal.
 const (
-	EventAssigned = "Assigned"
-	EventMoved    = "Moved"
-	EventConflict = "Conflict"
-	EventProblem  = "NodeProblem"
-	EventLapsed   = "NotAcknowledged"
+	EventAssigned        = "Assigned"
+	EventMoved           = "Moved"
+	EventConflict        = "Conflict"
+	EventProblem         = "NodeProblem"
+	EventNotAcknowledged = "NotAcknowledged"
 )
 
 // Notices returns the Events for a change of status: before are the previous nodes, was and is
@@ -293,21 +293,21 @@ const (
 // so a restart emits no Events.
 func Notices(d Decision, before map[netip.Addr]string, was, is []metav1.Condition) []Notice {
 	var notices []Notice
-	tell := func(warning bool, reason, format string, args ...any) {
+	notify := func(warning bool, reason, format string, args ...any) {
 		notices = append(notices, Notice{warning, reason, fmt.Sprintf(format, args...)})
 	}
 	for _, p := range d.Placements {
 		switch from := before[p.Addr]; {
 		case p.Node == "" || p.Node == from:
 		case from == "":
-			tell(false, EventAssigned, "Node %s is to hold %s, which is in its network %s", p.Node, p.Addr, p.Network)
+			notify(false, EventAssigned, "Node %s is to hold %s, which is in its network %s", p.Node, p.Addr, p.Network)
 		case p.Left == "":
-			tell(false, EventMoved, "%s moves from node %s to node %s", p.Addr, from, p.Node)
+			notify(false, EventMoved, "%s moves from node %s to node %s", p.Addr, from, p.Node)
 		default:
-			tell(false, EventMoved, "%s moves from node %s to node %s: %s %s", p.Addr, from, p.Node, from, p.Left)
+			notify(false, EventMoved, "%s moves from node %s to node %s: %s %s", p.Addr, from, p.Node, from, p.Left)
 		}
 	}
-	said := func(conditions []metav1.Condition, kind string) string {
+	messageOf := func(conditions []metav1.Condition, kind string) string {
 		for _, c := range conditions {
 			if c.Type == kind {
 				return c.Message
@@ -315,27 +315,27 @@ func Notices(d Decision, before map[netip.Addr]string, was, is []metav1.Conditio
 		}
 		return ""
 	}
-	assigned := said(was, v1.ConditionAssigned)
+	assigned := messageOf(was, v1.ConditionAssigned)
 	for _, why := range d.Refusals() {
 		if !strings.Contains(assigned, why.Message) {
-			tell(true, string(why.Reason), "%s", why.Message)
+			notify(true, string(why.Reason), "%s", why.Message)
 		}
 	}
-	conflict := said(was, v1.ConditionConflict)
+	conflict := messageOf(was, v1.ConditionConflict)
 	for _, why := range d.Disputes() {
 		if !strings.Contains(conflict, why.Message) {
-			tell(true, string(why.Reason), "%s", why.Message)
+			notify(true, string(why.Reason), "%s", why.Message)
 		}
 	}
 	for _, c := range is {
 		switch {
-		case c.Message == said(was, c.Type):
+		case c.Message == messageOf(was, c.Type):
 		case c.Type == v1.ConditionConflict && c.Status == metav1.ConditionTrue && strings.Contains(c.Message, "pods"):
-			tell(true, EventConflict, "%s", c.Message)
+			notify(true, EventConflict, "%s", c.Message)
 		case c.Type == v1.ConditionProgrammed && c.Reason == ReasonNodeProblem:
-			tell(true, EventProblem, "%s", c.Message)
+			notify(true, EventProblem, "%s", c.Message)
 		case c.Type == v1.ConditionProgrammed && c.Reason == ReasonNotAcknowledged:
-			tell(true, EventLapsed, "%s", c.Message)
+			notify(true, EventNotAcknowledged, "%s", c.Message)
 		}
 	}
 	return notices

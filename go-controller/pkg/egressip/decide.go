@@ -266,13 +266,13 @@ func assign(nodes []place.Node, claims []claim) map[string]place.Result {
 		draining = draining || c.from.Draining
 	}
 	leave := func(may func(key string) bool) map[string]place.Result {
-		plain := make([]place.Claim, 0, len(claims))
+		placeClaims := make([]place.Claim, 0, len(claims))
 		for _, c := range claims {
 			drained := c.from.Draining && may(c.Key)
 			c.Avoid = func(n place.Node) place.Reason { return c.avoid(n, drained) }
-			plain = append(plain, c.Claim)
+			placeClaims = append(placeClaims, c.Claim)
 		}
-		return place.Assign(nodes, plain)
+		return place.Assign(nodes, placeClaims)
 	}
 	results := leave(func(string) bool { return true })
 	if !draining {

@@ -305,7 +305,7 @@ func FuzzDecide(f *testing.F) {
 		checkDecisions(t, allWell, d)
 		Conditions(d["e"], e.Status, Report{})
 		plan := Steering{EgressIP: Decode(e), Pod: Pod{Addrs: webPod.addrs},
-			Paths: d["e"].Paths(e.Status, webPod.addrs, func([]netip.Addr) string { return "" }, nobody), Now: NewState(), InForce: NewState(),
+			Paths: d["e"].Paths(e.Status, webPod.addrs, func([]netip.Addr) string { return "" }, nobody), Now: NewState(), Applied: NewState(),
 			Owned: func(string, netip.Addr) bool { return true }}.Plan()
 		if back := StateOf(plan.Want.Rows()); !back.SamePolicies(plan.Want) || len(back.NATs) != len(plan.Want.NATs) {
 			t.Errorf("%+v reads back as %+v", plan.Want, back)

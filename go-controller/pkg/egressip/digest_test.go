@@ -21,13 +21,13 @@ func TestDigestOfShare(t *testing.T) {
 		less := Digest(given, append(append([]netip.Addr{}, pods[:i]...), pods[i+1:]...))
 		same := 0
 		for _, p := range pods {
-			if SameFor(p, all, less) {
+			if SameShare(p, all, less) {
 				same++
 			}
-			if SameFor(p, all, less) == (share(p) == share(gone)) {
-				t.Fatalf("without %s, of %s the same is %v", gone, p, SameFor(p, all, less))
+			if SameShare(p, all, less) == (share(p) == share(gone)) {
+				t.Fatalf("without %s, of %s the same is %v", gone, p, SameShare(p, all, less))
 			}
-			if SameFor(p, all, elsewhere) || SameFor(p, all, "") || SameFor(p, "", "") || SameFor(p, all[1:], all[1:]) {
+			if SameShare(p, all, elsewhere) || SameShare(p, all, "") || SameShare(p, "", "") || SameShare(p, all[1:], all[1:]) {
 				t.Fatalf("%s is said to have rules that it has not", p)
 			}
 		}

@@ -139,7 +139,7 @@ func checkPods(t *testing.T, s *fuzzed.Source, objects []*v1.EgressIP, selection
 		key := fmt.Sprintf("ns/pod%d", i)
 		pods := []netip.Addr{netip.MustParseAddr(fmt.Sprintf("10.244.1.%d", 5+i)), netip.MustParseAddr(fmt.Sprintf("fd00:10:244:1::%d", 5+i))}
 		steering := egressip.Steering{
-			Pod: egressip.Pod{Addrs: pods, Pending: s.Some(2), Late: s.Some(3)}, Now: egressip.NewState(), InForce: egressip.NewState(),
+			Pod: egressip.Pod{Addrs: pods, Pending: s.Some(2), Late: s.Some(3)}, Now: egressip.NewState(), Applied: egressip.NewState(),
 			Owned: func(name string, a netip.Addr) bool { return slices.Contains(byName[name].Addrs(), a) },
 		}
 		if names := selection.Matching(s.Labels(), s.Labels()); len(names) > 0 {
@@ -165,7 +165,7 @@ func checkPods(t *testing.T, s *fuzzed.Source, objects []*v1.EgressIP, selection
 			if again := egressip.StateOf(planned); !again.SamePolicies(plan.Want) {
 				t.Errorf("policies %+v are read back as %+v", plan.Want, again)
 			}
-			steering.Now, steering.InForce = plan.Want, plan.Want.Clone()
+			steering.Now, steering.Applied = plan.Want, plan.Want.Clone()
 		}
 	}
 }

@@ -107,9 +107,9 @@ func share(pod netip.Addr) int {
 	return int(sum[0]) % shares
 }
 
-// SameFor reports whether two digests agree on the share of the pod with the given
+// SameShare reports whether two digests agree on the share of the pod with the given
 // address.
-func SameFor(pod netip.Addr, a, b string) bool {
+func SameShare(pod netip.Addr, a, b string) bool {
 	from, to := share(pod)*shareSize, (share(pod)+1)*shareSize
 	return len(a) == shares*shareSize && len(b) == len(a) && a[from:to] == b[from:to]
 }

@@ -175,7 +175,7 @@ func HostPlan(assignments []LinkAssignment, held func(netip.Addr) bool, pods []n
 		}
 		if len(mine) > 0 {
 			first := max(0, slices.IndexFunc(mine, LinkAssignment.Linked))
-			s.lead(f, mine[first], pods)
+			s.routePods(f, mine[first], pods)
 		}
 	}
 	return s
@@ -198,8 +198,8 @@ func (s *HostState) prepare(assignment LinkAssignment, held bool) {
 	}
 }
 
-// lead plans the routing of the pods of a family.
-func (s *HostState) lead(f topology.Family, assignment LinkAssignment, pods []netip.Addr) {
+// routePods plans the routing of the pods of a family.
+func (s *HostState) routePods(f topology.Family, assignment LinkAssignment, pods []netip.Addr) {
 	table := TableOf(assignment.Link.Index)
 	// A link that goes down loses its routes, and the main table would be consulted next.
 	s.Routes[host.Route{Dst: topology.Everywhere(f), Table: table}] = host.Hop{Drop: true}

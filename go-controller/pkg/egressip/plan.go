@@ -39,9 +39,9 @@ type Steering struct {
 	EgressIP EgressIP // zero: no EgressIP has the pod any more
 	Pod      Pod
 	Paths    []Path
-	// Now is the state of the database. InForce is the state known to have reached the
+	// Now is the state of the database. Applied is the state known to have reached the
 	// chassis: for policies the pod's chassis, for each translation the chassis of its node.
-	Now, InForce State
+	Now, Applied State
 	// Owned reports whether an address belongs to an EgressIP.
 	Owned func(egressIP string, addr netip.Addr) bool
 }
@@ -94,7 +94,7 @@ func (s Steering) Plan() Plan {
 			s.address(&plan, pod)
 		}
 	}
-	plan.Self = !s.InForce.SamePolicies(plan.Want)
+	plan.Self = !s.Applied.SamePolicies(plan.Want)
 	if plan.Self {
 		plan.Released, plan.Done = false, plan.Done && s.Pod.NodeDown
 	}
@@ -123,12 +123,12 @@ func (s Steering) address(plan *Plan, pod netip.Addr) {
 	policy := Policy{EgressIP: s.EgressIP.Key}
 	for _, p := range paths {
 		if s.ready(p, pod, was, kept) {
-			policy.lead(p.NextHop, p.Addr)
+			policy.addHop(p.NextHop, p.Addr)
 			continue
 		}
 		plan.Done = false
 		if hop, ok := kept[p.Addr]; ok {
-			policy.lead(hop, p.Addr)
+			policy.addHop(hop, p.Addr)
 		}
 	}
 	slices.SortFunc(policy.Hops, netip.Addr.Compare)
@@ -157,23 +157,23 @@ func (s Steering) address(plan *Plan, pod netip.Addr) {
 // ready reports whether traffic may be led to a path. A path that the database already uses
 // counts as ready.
 func (s Steering) ready(p Path, pod netip.Addr, was Policy, kept map[netip.Addr]netip.Addr) bool {
-	led := was.EgressIP == s.EgressIP.Key && slices.Contains(was.Hops, p.NextHop)
+	routed := was.EgressIP == s.EgressIP.Key && slices.Contains(was.Hops, p.NextHop)
 	for other, hop := range kept {
 		if hop == p.NextHop && other != p.Addr {
 			return false // the other address's connections use this hop until its new path is ready
 		}
 	}
 	if !p.Primary {
-		return led && !s.Pod.Late || p.Answered && p.Programmed
+		return routed && !s.Pod.Late || p.Answered && p.Programmed
 	}
 	site := Site{pod, p.Node}
 	now, has := s.Now.NATs[site]
 	switch {
-	case now == p.Addr && led && !s.Pod.Late:
+	case now == p.Addr && routed && !s.Pod.Late:
 		return true
 	case !p.Answered:
 		return false
-	case s.Pod.Pending, s.InForce.NATs[site] == p.Addr:
+	case s.Pod.Pending, s.Applied.NATs[site] == p.Addr:
 		return true
 	}
 	// The router gives another address now: the exchange changes a single row.
@@ -204,7 +204,7 @@ func (s Steering) translate(plan *Plan, p Path, pod netip.Addr, stay bool, kept 
 	site := Site{pod, p.Node}
 	if now, ok := s.Now.NATs[site]; ok && now != p.Addr {
 		// A translation that no policy leads to any more blocks the one that is waited for.
-		used := slices.Contains(s.Now.Policies[pod].Hops, p.NextHop) || slices.Contains(s.InForce.Policies[pod].Hops, p.NextHop)
+		used := slices.Contains(s.Now.Policies[pod].Hops, p.NextHop) || slices.Contains(s.Applied.Policies[pod].Hops, p.NextHop)
 		if _, keep := kept[now]; stay && used || keep {
 			plan.Want.NATs[site] = now
 			return
@@ -213,7 +213,7 @@ func (s Steering) translate(plan *Plan, p Path, pod netip.Addr, stay bool, kept 
 	plan.Want.NATs[site] = p.Addr
 	was := s.Now.Policies[pod]
 	done := !s.Pod.Pending && !s.Pod.Late && s.Now.NATs[site] == p.Addr && was.EgressIP == s.EgressIP.Key && slices.Contains(was.Hops, p.NextHop)
-	if s.InForce.NATs[site] == p.Addr || done {
+	if s.Applied.NATs[site] == p.Addr || done {
 		return
 	}
 	plan.Await = append(plan.Await, p.Node)
@@ -232,7 +232,7 @@ func (s Steering) linger(plan *Plan) {
 	}
 	for site, addr := range s.Now.NATs {
 		_, wanted := plan.Want.NATs[site]
-		if !wanted && slices.Contains(s.Pod.Addrs, site.Pod) && len(s.Now.Policies[site.Pod].Hops)+len(s.InForce.Policies[site.Pod].Hops) > 0 {
+		if !wanted && slices.Contains(s.Pod.Addrs, site.Pod) && len(s.Now.Policies[site.Pod].Hops)+len(s.Applied.Policies[site.Pod].Hops) > 0 {
 			plan.Want.NATs[site], plan.Lingers = addr, true
 		}
 	}

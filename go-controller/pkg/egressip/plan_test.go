@@ -167,7 +167,7 @@ func TestLatePod(t *testing.T) {
 		Paths: []Path{{Answered: true, Placement: Placement{
 			Address: Address{Addr: egressAddr}, Node: "ovn-worker", NextHop: hop, Primary: true,
 		}}},
-		Now: NewState(), InForce: NewState(),
+		Now: NewState(), Applied: NewState(),
 		Owned: func(string, netip.Addr) bool { return true },
 	}
 	plan := s.Plan()
@@ -183,7 +183,7 @@ func TestLatePod(t *testing.T) {
 		t.Fatalf("its translation is not waited for: %+v", plan)
 	}
 	s.Now, s.Pod.Late = plan.Want, false
-	s.InForce.NATs[Site{pod, "ovn-worker"}] = egressAddr
+	s.Applied.NATs[Site{pod, "ovn-worker"}] = egressAddr
 	if plan = s.Plan(); !slices.Equal(plan.Want.Policies[pod].Hops, []netip.Addr{hop}) {
 		t.Fatalf("when it is in force: %+v", plan)
 	}
@@ -206,8 +206,8 @@ func TestDeadNodeLingers(t *testing.T) {
 	before, after := Site{pod, "ovn-worker"}, Site{pod, "ovn-worker2"}
 	s.Now.Policies[pod] = Policy{EgressIP: "e", Hops: []netip.Addr{dead}}
 	s.Now.NATs[before] = egressAddr
-	s.InForce = s.Now.Clone()
-	s.InForce.NATs[after] = egressAddr
+	s.Applied = s.Now.Clone()
+	s.Applied.NATs[after] = egressAddr
 	plan := s.Plan()
 	if !slices.Equal(plan.Want.Policies[pod].Hops, []netip.Addr{next}) || !plan.Self {
 		t.Fatalf("as the node is lost: %+v", plan)
@@ -215,7 +215,7 @@ func TestDeadNodeLingers(t *testing.T) {
 	if plan.Want.NATs[before] != egressAddr || !plan.Lingers {
 		t.Fatalf("the translation goes with the policies: %+v", plan)
 	}
-	s.Now, s.InForce.Policies = plan.Want, plan.Want.Clone().Policies
+	s.Now, s.Applied.Policies = plan.Want, plan.Want.Clone().Policies
 	if plan = s.Plan(); plan.Lingers || !plan.Done || len(plan.Want.NATs) != 1 {
 		t.Fatalf("when the policies are in force: %+v", plan)
 	}

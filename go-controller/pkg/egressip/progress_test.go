@@ -26,10 +26,10 @@ func TestProgress(t *testing.T) {
 				if a := all[rng.IntN(3)]; rng.IntN(2) == 0 {
 					s.NATs[Site{p.pod, node}] = a
 					if rng.IntN(3) > 0 {
-						policy.lead(p.hops[i], a)
+						policy.addHop(p.hops[i], a)
 					}
 				} else if rng.IntN(4) == 0 {
-					policy.lead(p.hops[i], a) // on a secondary network
+					policy.addHop(p.hops[i], a) // on a secondary network
 				}
 			}
 			if rng.IntN(4) > 0 {
@@ -44,18 +44,18 @@ func TestProgress(t *testing.T) {
 			Now:      state(),
 			Owned:    func(_ string, a netip.Addr) bool { return a != taken },
 		}
-		s.InForce = s.Now.Clone()
+		s.Applied = s.Now.Clone()
 		if rng.IntN(2) == 0 {
-			s.InForce = state()
+			s.Applied = state()
 		}
 		for i, node := range rng.Perm(3)[:1+rng.IntN(2)] {
 			s.Paths = append(s.Paths, p.path(all[i], node, true, rng.IntN(4) > 0))
 		}
 		fresh := s
-		fresh.Now, fresh.InForce = NewState(), NewState()
+		fresh.Now, fresh.Applied = NewState(), NewState()
 		got, want := s.settle(t), fresh.settle(t)
 		if !reflect.DeepEqual(got, want) {
-			t.Errorf("to %+v from\n%+v, in force\n%+v\nit becomes\n%+v\nfrom nothing\n%+v", s.Paths, s.Now, s.InForce, got, want)
+			t.Errorf("to %+v from\n%+v, in force\n%+v\nit becomes\n%+v\nfrom nothing\n%+v", s.Paths, s.Now, s.Applied, got, want)
 		}
 	})
 }

@@ -18,7 +18,7 @@ func (d Decision) Assign(status v1.EgressIPStatus, translated func(Placement) bo
 	for i, item := range items {
 		at := slices.IndexFunc(d.Placements, func(p Placement) bool { return p.Node != "" && p.Addr.String() == item.EgressIP })
 		p := d.Placements[at]
-		if !Awaits(status, p.Node, p.Addr) || p.Primary && !translated(p) || d.crowded(p, from) {
+		if !Awaits(status, p.Node, p.Addr) || p.Primary && !translated(p) || d.nodeOccupied(p, from) {
 			items[i].From = from[p.Addr]
 		}
 	}
@@ -48,10 +48,10 @@ func retained(status v1.EgressIPStatus, p Placement) string {
 	return ""
 }
 
-// crowded reports whether the node that is to take an address still has another address of
+// nodeOccupied reports whether the node that is to take an address still has another address of
 // the family, which stays there until it can move: a node gives a pod only one address. Addresses
 // that change places are exempt, since none of them could move first.
-func (d Decision) crowded(first Placement, from map[netip.Addr]string) bool {
+func (d Decision) nodeOccupied(first Placement, from map[netip.Addr]string) bool {
 	p := first
 	for range d.Placements {
 		i := slices.IndexFunc(d.Placements, func(q Placement) bool {
@@ -113,7 +113,7 @@ func (s Steering) Translated() bool {
 	for _, pod := range s.Pod.Addrs {
 		paths := s.pathsOf(pod)
 		for _, p := range paths {
-			if p.Primary && !p.Answered && s.leads(s.Now.Policies[pod], p.Addr) && s.InForce.NATs[Site{pod, p.Node}] != p.Addr && !s.exchanged(paths, p, pod) {
+			if p.Primary && !p.Answered && s.routesTo(s.Now.Policies[pod], p.Addr) && s.Applied.NATs[Site{pod, p.Node}] != p.Addr && !s.exchanged(paths, p, pod) {
 				return false
 			}
 		}

@@ -201,7 +201,7 @@ func TestRulesOfRetained(t *testing.T) {
 	if p := paths[0]; p.Answered || p.Now.Node != "ovn-worker" || p.Now.Addr != addrs(moves)[0] {
 		t.Errorf("a new pod: %+v", p)
 	}
-	s := Steering{EgressIP: EgressIP{Key: "e", Addresses: []Address{{Addr: addrs(moves)[0]}}}, Pod: Pod{Addrs: pod}, Paths: paths, Now: NewState(), InForce: NewState()}
+	s := Steering{EgressIP: EgressIP{Key: "e", Addresses: []Address{{Addr: addrs(moves)[0]}}}, Pod: Pod{Addrs: pod}, Paths: paths, Now: NewState(), Applied: NewState()}
 	if got := s.Plan().Want.Policies[pod[0]].Hops; !slices.Equal(got, []netip.Addr{paths[0].Now.NextHop}) {
 		t.Errorf("it is led to %v", got)
 	}
@@ -225,7 +225,7 @@ func TestRulesOfRetained(t *testing.T) {
 func TestTranslated(t *testing.T) {
 	pod, x := addrs("10.244.0.3")[0], addrs("172.18.0.33")[0]
 	d, status, all := moving(x.String(), true)
-	s := Steering{EgressIP: EgressIP{Key: "e", Addresses: []Address{{Addr: x}}}, Pod: Pod{Addrs: []netip.Addr{pod}}, Now: NewState(), InForce: NewState(),
+	s := Steering{EgressIP: EgressIP{Key: "e", Addresses: []Address{{Addr: x}}}, Pod: Pod{Addrs: []netip.Addr{pod}}, Now: NewState(), Applied: NewState(),
 		Paths: d.Paths(status, []netip.Addr{pod}, func([]netip.Addr) string { return "" }, all)}
 	if !s.Translated() {
 		t.Error("a pod is waited for that nothing leads to the address")
@@ -235,14 +235,14 @@ func TestTranslated(t *testing.T) {
 		t.Error("nothing is in force")
 	}
 	s.Now.NATs[Site{pod, "ovn-worker2"}], s.Now.NATs[Site{pod, "ovn-worker"}] = x, x
-	if s.InForce = s.Used(); s.Translated() || s.InForce.NATs[Site{pod, "ovn-worker"}] != x {
-		t.Errorf("in force is what nobody has seen to be: %+v", s.InForce)
+	if s.Applied = s.Used(); s.Translated() || s.Applied.NATs[Site{pod, "ovn-worker"}] != x {
+		t.Errorf("in force is what nobody has seen to be: %+v", s.Applied)
 	}
-	s.InForce.NATs[Site{pod, "ovn-worker2"}] = x
+	s.Applied.NATs[Site{pod, "ovn-worker2"}] = x
 	if !s.Translated() {
 		t.Error("it is in force")
 	}
-	s.InForce = NewState()
+	s.Applied = NewState()
 	if s.Pod.Pending = true; !s.Translated() {
 		t.Error("a pod that cannot send is waited for")
 	}

@@ -21,13 +21,13 @@ func TestReleased(t *testing.T) {
 	translated.NATs[Site{pod, "n"}] = ip
 	for _, c := range []struct {
 		what     string
-		inForce  State
+		applied  State
 		released bool
 	}{{"nothing but the translation", translated, false}, {"everything", written, true}} {
 		plan := Steering{
 			EgressIP: Decode(egress("e", 1, []v1.Address{v1.Address(ip.String())})), Pod: Pod{Addrs: []netip.Addr{pod}, Pending: true},
 			Paths: []Path{{Placement: Placement{Address: Address{Addr: ip}, Node: "n", Primary: true, NextHop: hop}, Answered: true}},
-			Now:   written, InForce: c.inForce,
+			Now:   written, Applied: c.applied,
 			Owned: func(string, netip.Addr) bool { return true },
 		}.Plan()
 		if plan.Released != c.released {
@@ -49,7 +49,7 @@ func TestFormerAddressOfOthers(t *testing.T) {
 		plan := Steering{
 			EgressIP: Decode(egress("e", 1, []v1.Address{v1.Address(ip.String())})), Pod: Pod{Addrs: []netip.Addr{pod}},
 			Paths: []Path{{Placement: Placement{Address: Address{Addr: ip}, Node: "n2", Primary: true, NextHop: next}, Answered: true}},
-			Now:   now, InForce: now.Clone(),
+			Now:   now, Applied: now.Clone(),
 			Owned: func(name string, a netip.Addr) bool { return owned && name == "former" && a == former },
 		}.Plan()
 		if got := plan.Want.Policies[pod].Hops; !slices.Equal(got, want) {

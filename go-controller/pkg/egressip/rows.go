@@ -38,8 +38,8 @@ type Policy struct {
 	Egress map[netip.Addr]netip.Addr
 }
 
-// lead adds a next hop for an egress address.
-func (p *Policy) lead(hop, egress netip.Addr) {
+// addHop adds a next hop for an egress address.
+func (p *Policy) addHop(hop, egress netip.Addr) {
 	if p.Egress == nil {
 		p.Egress = map[netip.Addr]netip.Addr{}
 	}

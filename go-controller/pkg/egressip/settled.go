@@ -8,7 +8,7 @@ const maxSteps = 20
 // nothing is left to be done, assuming that chassis put everything in force that is waited for.
 // ok is false if the plans do not converge.
 func (s Steering) Settled() (end State, ok bool) {
-	s.InForce = s.InForce.Clone()
+	s.Applied = s.Applied.Clone()
 	for range maxSteps {
 		plan := s.Plan()
 		s.Now = StateOf(plan.Want.Rows())
@@ -18,12 +18,12 @@ func (s Steering) Settled() (end State, ok bool) {
 		for _, n := range plan.Await {
 			for site, a := range plan.Want.NATs {
 				if site.Node == n {
-					s.InForce.NATs[site] = a
+					s.Applied.NATs[site] = a
 				}
 			}
 		}
 		if plan.Self {
-			s.InForce.Policies = plan.Want.Clone().Policies
+			s.Applied.Policies = plan.Want.Clone().Policies
 		}
 	}
 	return s.Now, false

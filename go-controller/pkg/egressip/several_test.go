@@ -40,14 +40,14 @@ func (p pair) steering(primary bool, paths ...Path) Steering {
 		EgressIP: Decode(egress("e", 1, []v1.Address{v1.Address(p.a.String()), v1.Address(p.b.String())})),
 		Pod:      Pod{Key: "prod/web", Addrs: []netip.Addr{p.pod}},
 		Paths:    []Path{p.path(p.a, 0, true, primary), p.path(p.b, 1, true, primary)},
-		Now:      NewState(), InForce: NewState(),
+		Now:      NewState(), Applied: NewState(),
 		Owned: func(string, netip.Addr) bool { return true },
 	}
 	if primary {
-		s.InForce.NATs[Site{p.pod, p.nodes[0]}], s.InForce.NATs[Site{p.pod, p.nodes[1]}] = p.a, p.b
+		s.Applied.NATs[Site{p.pod, p.nodes[0]}], s.Applied.NATs[Site{p.pod, p.nodes[1]}] = p.a, p.b
 	}
 	s.Now = StateOf(s.Plan().Want.Rows()) // as a restart reads it
-	s.InForce = s.Now.Clone()
+	s.Applied = s.Now.Clone()
 	s.Paths = paths
 	return s
 }
@@ -82,7 +82,7 @@ func TestHopStaysUntilSuccessor(t *testing.T) {
 					t.Fatalf("after a restart pods are led to %v", again.Want.Policies[p.pod].Hops)
 				}
 				s.Paths[0] = p.path(p.a, 2, true, primary)
-				s.InForce.NATs[Site{p.pod, "n3"}] = p.a
+				s.Applied.NATs[Site{p.pod, "n3"}] = p.a
 				plan = s.Plan()
 				if want := []netip.Addr{p.hops[1], p.hops[2]}; !slices.Equal(plan.Want.Policies[p.pod].Hops, want) {
 					t.Fatalf("when %s has moved, pods are led to %v, want %v", p.a, plan.Want.Policies[p.pod].Hops, want)
@@ -114,7 +114,7 @@ func TestNodeOfBoth(t *testing.T) {
 		t.Errorf("while %s leaves: %+v", p.a, plan.Want)
 	}
 	s.Now, s.Paths[0] = plan.Want, p.path(p.a, 2, true, true)
-	s.InForce.NATs[Site{p.pod, "n3"}] = p.a
+	s.Applied.NATs[Site{p.pod, "n3"}] = p.a
 	plan = s.Plan()
 	if plan.Want.Policies[p.pod].Egress[p.hops[2]] != p.a {
 		t.Errorf("when %s is ready elsewhere: %+v", p.a, plan.Want)
@@ -132,7 +132,7 @@ func TestAddressPerPod(t *testing.T) {
 		count := map[netip.Addr]int{}
 		for i := range 200 {
 			s := p.steering(true, p.path(p.a, 0, true, true), p.path(p.b, 1, true, true))
-			s.EgressIP.PerPod, s.Now, s.InForce = true, NewState(), NewState()
+			s.EgressIP.PerPod, s.Now, s.Applied = true, NewState(), NewState()
 			s.Pod = Pod{Key: fmt.Sprintf("prod/web-%d", i), Addrs: []netip.Addr{p.pod}, Pending: true}
 			plan := s.Plan()
 			policy := plan.Want.Policies[p.pod]

@@ -28,7 +28,7 @@ func TestThreeAddresses(t *testing.T) {
 		for i, n := range rng.Perm(len(hops))[:2] {
 			at[all[i]], used[n] = n, true
 		}
-		s := Steering{Pod: Pod{Key: "prod/web", Addrs: []netip.Addr{pod}}, Now: NewState(), InForce: NewState(),
+		s := Steering{Pod: Pod{Key: "prod/web", Addrs: []netip.Addr{pod}}, Now: NewState(), Applied: NewState(),
 			Owned: func(string, netip.Addr) bool { return true }}
 		s.EgressIP = Decode(egress("e", 1, []v1.Address{v1.Address(all[0].String()), v1.Address(all[1].String()), v1.Address(all[2].String())}))
 		held := map[netip.Addr]bool{all[0]: true, all[1]: true}
@@ -60,7 +60,7 @@ func TestThreeAddresses(t *testing.T) {
 				switch was, ready := now[a], hops[at[a]]; {
 				case !was.IsValid():
 					t.Fatalf("%s has no next hop in %+v", a, plan.Want)
-				case was != hop && (was != ready || !held[a] || s.InForce.NATs[Site{pod, fmt.Sprint("n", at[a])}] != a):
+				case was != hop && (was != ready || !held[a] || s.Applied.NATs[Site{pod, fmt.Sprint("n", at[a])}] != a):
 					t.Fatalf("%s changes from %s to %s, which is not ready: %+v", a, hop, was, plan.Want)
 				}
 			}
@@ -74,11 +74,11 @@ func TestThreeAddresses(t *testing.T) {
 			s.Now = StateOf(plan.Want.Rows())
 			for site, a := range plan.Want.NATs {
 				if rng.IntN(2) == 0 {
-					s.InForce.NATs[site] = a
+					s.Applied.NATs[site] = a
 				}
 			}
 			if rng.IntN(2) == 0 {
-				s.InForce.Policies = plan.Want.Clone().Policies
+				s.Applied.Policies = plan.Want.Clone().Policies
 			}
 			return plan.Done
 		}

@@ -265,13 +265,13 @@ func (w *world) steer(key string) (changed bool) {
 		return false
 	}
 	s := w.steering(key, chosen[0], d)
-	inForce, plan := s.InForce, s.Plan()
+	applied, plan := s.Applied, s.Plan()
 	w.checkHeld(key, s, plan)
 	rows := plan.Want.Rows()
 	changed = text(rows) != text(w.rows[key])
 	w.rows[key] = rows
-	maps.DeleteFunc(inForce.NATs, func(s Site, a netip.Addr) bool { return plan.Want.NATs[s] != a })
-	w.known[key] = inForce
+	maps.DeleteFunc(applied.NATs, func(s Site, a netip.Addr) bool { return plan.Want.NATs[s] != a })
+	w.known[key] = applied
 	if plan.Released && w.pending(key) {
 		w.released[key], changed = true, true
 	}
@@ -286,12 +286,12 @@ func (w *world) steering(key, name string, d Decision) Steering {
 		EgressIP: Decode(w.state.egress[i]),
 		Pod:      Pod{Key: key, Addrs: p.addrs, Pending: w.pending(key)},
 		Paths:    d.Paths(*w.status[name], p.addrs, func(given []netip.Addr) string { return w.members.Digest(name, given) }, w.live),
-		Now:      StateOf(w.rows[key]), InForce: NewState(), Owned: w.owned,
+		Now:      StateOf(w.rows[key]), Applied: NewState(), Owned: w.owned,
 	}
-	if inForce, known := w.known[key]; known {
-		s.InForce = inForce
+	if applied, known := w.known[key]; known {
+		s.Applied = applied
 	} else if !w.pending(key) {
-		s.InForce = s.Used()
+		s.Applied = s.Used()
 	}
 	return s
 }
@@ -318,17 +318,17 @@ func (w *world) live(name string) (topology.Node, bool) {
 // deselect is the master's part for a pod without an EgressIP; is says whether the pod exists.
 func (w *world) deselect(key string, is bool) (changed bool) {
 	now := StateOf(w.rows[key])
-	inForce, known := w.known[key]
+	applied, known := w.known[key]
 	if !known {
-		inForce = now.Clone()
+		applied = now.Clone()
 	}
-	plan := Steering{Pod: Pod{Addrs: now.Addrs()}, Now: now, InForce: inForce, Owned: w.owned}.Plan()
+	plan := Steering{Pod: Pod{Addrs: now.Addrs()}, Now: now, Applied: applied, Owned: w.owned}.Plan()
 	if !is {
 		plan = Plan{Want: NewState()}
 	}
 	rows := plan.Want.Rows()
 	changed = text(rows) != text(w.rows[key])
-	w.rows[key], w.known[key] = rows, inForce
+	w.rows[key], w.known[key] = rows, applied
 	if len(rows) == 0 {
 		delete(w.rows, key)
 	}

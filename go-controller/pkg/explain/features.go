@@ -269,7 +269,7 @@ func (v *view) state(e egressip.EgressIP, paths []egressip.Path) egressip.State 
 	}
 	_, pending := v.pod.Annotations[kube.AnnotationEgressPending]
 	return egressip.Steering{
-		EgressIP: e, Paths: paths, Now: now, InForce: now.Clone(),
+		EgressIP: e, Paths: paths, Now: now, Applied: now.Clone(),
 		Pod:   egressip.Pod{Key: v.key, Addrs: []netip.Addr{v.addr}, Pending: pending},
 		Owned: func(string, netip.Addr) bool { return true },
 	}.Plan().Want

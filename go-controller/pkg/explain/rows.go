@@ -34,7 +34,7 @@ func (c *Cluster) podStates(before map[string]egressip.State) map[string]egressi
 			was = egressip.NewState()
 		}
 		states[key], _ = egressip.Steering{
-			EgressIP: e, Pod: egressip.Pod{Key: key, Addrs: addrs}, Paths: c.placed[e.Key].Paths(obj.Status, addrs, digest, c.live), Now: was, InForce: was,
+			EgressIP: e, Pod: egressip.Pod{Key: key, Addrs: addrs}, Paths: c.placed[e.Key].Paths(obj.Status, addrs, digest, c.live), Now: was, Applied: was,
 			Owned: func(name string, a netip.Addr) bool {
 				return c.egressIPs[name] != nil && slices.Contains(egressip.Decode(c.egressIPs[name]).Addrs(), a)
 			},

@@ -50,8 +50,8 @@ func (p *PodSet) Has(a netip.Addr) bool {
 	return p.count[a] > 0
 }
 
-// Told reports whether the set is complete.
-func (p *PodSet) Told() bool {
+// Complete reports whether the set is complete.
+func (p *PodSet) Complete() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.synced

@@ -5,31 +5,31 @@ import (
 	"time"
 )
 
-// unheardPercent of the nodes, and more than unheardFew, must have stopped reporting before
+// outagePercent of the nodes, and more than outageMin, must have stopped reporting before
 // this counts as an outage. Kubernetes itself uses these numbers when it stops evicting
 // pods (--unhealthy-zone-threshold of kube-controller-manager).
 const (
-	unheardPercent = 55
-	unheardFew     = 2
+	outagePercent = 55
+	outageMin     = 2
 )
 
-// unheardGrace is how long a node counts as ready after its Ready condition became Unknown: in
+// unknownGrace is how long a node counts as ready after its Ready condition became Unknown: in
 // an outage Kubernetes marks one node after another, and the first ones should not lose what
 // they have. A dead node is detected by its probes long before that.
-const unheardGrace = 5 * time.Second
+const unknownGrace = 5 * time.Second
 
-// unheardReturn is how long a node that is ready again still counts as one that had stopped
+// recoveryPeriod is how long a node that is ready again still counts as one that had stopped
 // reporting: after an outage kubelets come back one by one, each at its next report. They report
 // every ten seconds, and reports to an API server that has just started often fail.
-const unheardReturn = time.Minute
+const recoveryPeriod = time.Minute
 
-// Unheard remembers since when nodes have not reported. The zero value is ready to use, by
+// Readiness remembers since when nodes have not reported. The zero value is ready to use, by
 // one goroutine at a time.
-type Unheard struct{ since map[string]time.Time }
+type Readiness struct{ since map[string]time.Time }
 
-// Ready is ReadyInOutage with unheardGrace. It also returns after what time the result may
+// Ready is ReadyInOutage with unknownGrace. It also returns after what time the result may
 // change; 0 if only other nodes would change it.
-func (u *Unheard) Ready(now time.Time, nodes []Node) ([]Node, time.Duration) {
+func (r *Readiness) Ready(now time.Time, nodes []Node) ([]Node, time.Duration) {
 	since := map[string]time.Time{}
 	ready, rest := ReadyInOutage(now, nodes)
 	copied := false
@@ -37,19 +37,19 @@ func (u *Unheard) Ready(now time.Time, nodes []Node) ([]Node, time.Duration) {
 		if !n.ReadyUnknown {
 			continue
 		}
-		began, known := u.since[n.Name]
+		began, known := r.since[n.Name]
 		if !known {
 			began = now
 		}
 		since[n.Name] = began
-		if left := unheardGrace - now.Sub(began); left > 0 && !ready[i].Ready {
+		if left := unknownGrace - now.Sub(began); left > 0 && !ready[i].Ready {
 			if !copied {
 				ready, copied = slices.Clone(ready), true
 			}
 			ready[i].Ready, rest = true, sooner(rest, left)
 		}
 	}
-	u.since = since
+	r.since = since
 	return ready, rest
 }
 
@@ -61,17 +61,17 @@ func (u *Unheard) Ready(now time.Time, nodes []Node) ([]Node, time.Duration) {
 // about its node always counts. ReadyInOutage also returns after what time the result may change;
 // 0 if only other nodes would change it.
 func ReadyInOutage(now time.Time, nodes []Node) ([]Node, time.Duration) {
-	unheard, back, rest := 0, 0, time.Duration(0)
+	unknown, back, rest := 0, 0, time.Duration(0)
 	for _, n := range nodes {
 		if n.ReadyUnknown {
-			unheard++
-		} else if left := unheardReturn - now.Sub(n.ReadySince); n.Ready && left > 0 && left <= 2*unheardReturn { // clocks differ
+			unknown++
+		} else if left := recoveryPeriod - now.Sub(n.ReadySince); n.Ready && left > 0 && left <= 2*recoveryPeriod { // clocks differ
 			back, rest = back+1, sooner(rest, left)
 		}
 	}
-	lost := unheard + back
-	most := lost > unheardFew && lost*100 >= len(nodes)*unheardPercent
-	if unheard == 0 || !most && lost < len(nodes) {
+	lost := unknown + back
+	most := lost > outageMin && lost*100 >= len(nodes)*outagePercent
+	if unknown == 0 || !most && lost < len(nodes) {
 		return nodes, 0
 	}
 	nodes = slices.Clone(nodes)

@@ -132,7 +132,7 @@ func TestUnheard(t *testing.T) {
 		"comes back, goes again": {{0, "urr", "URR", 5 * time.Second}, {5 * time.Second, "rrr", "RRR", 0}, {time.Second, "urr", "URR", 5 * time.Second}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var u Unheard
+			var u Readiness
 			now := time.Now()
 			for i, s := range steps {
 				now = now.Add(s.after)

@@ -75,13 +75,13 @@ type Others interface {
 	OnPort(protocol string, port uint16) []*corev1.Service
 }
 
-// nobody is an Others without any objects.
-type nobody struct{}
+// noOthers is an Others without any objects.
+type noOthers struct{}
 
-func (nobody) Owners(netip.Addr) []reserved.Owner          { return nil }
-func (nobody) ClusterAddr(netip.Addr) string               { return "" }
-func (nobody) At(netip.AddrPort, string) []*corev1.Service { return nil }
-func (nobody) OnPort(string, uint16) []*corev1.Service     { return nil }
+func (noOthers) Owners(netip.Addr) []reserved.Owner          { return nil }
+func (noOthers) ClusterAddr(netip.Addr) string               { return "" }
+func (noOthers) At(netip.AddrPort, string) []*corev1.Service { return nil }
+func (noOthers) OnPort(string, uint16) []*corev1.Service     { return nil }
 
 // filter decides which of the values in a Service are served. Master and nodes both rely on
 // it alone.
@@ -93,7 +93,7 @@ type filter struct {
 
 func newFilter(c Config, others Others) filter {
 	if others == nil {
-		others = nobody{}
+		others = noOthers{}
 	}
 	return filter{config: c, others: others, ranges: c.Ranges()}
 }
@@ -111,8 +111,8 @@ type address struct {
 	hosts []reserved.Owner
 }
 
-// Asked is a requested external address as written in the Service.
-type Asked struct {
+// RequestedAddr is a requested external address as written in the Service.
+type RequestedAddr struct {
 	Field, Text string
 }
 
@@ -125,8 +125,8 @@ func Claims(svc *corev1.Service) []string {
 	for _, a := range clusterIPs(svc) {
 		claims = append(claims, ClusterAddrClaim(a))
 	}
-	for _, ask := range AsksFor(svc) {
-		a, why := reserved.Parse(ask.Text)
+	for _, requested := range RequestedAddrs(svc) {
+		a, why := reserved.Parse(requested.Text)
 		if why != (reserved.Refusal{}) {
 			continue
 		}
@@ -134,7 +134,7 @@ func Claims(svc *corev1.Service) []string {
 		for _, p := range svc.Spec.Ports {
 			protocol := protocolOf(p.Protocol)
 			claims = append(claims, AtClaim(netip.AddrPortFrom(a, uint16(p.Port)), protocol))
-			if ask.Field == fieldIngress {
+			if requested.Field == fieldIngress {
 				claims = append(claims, IngressPortClaim(protocol, uint16(p.Port)))
 			}
 		}
@@ -183,19 +183,19 @@ func Contested(claim string) []string {
 	return nil
 }
 
-// AsksFor returns the external addresses that a Service requests, without those of load
+// RequestedAddrs returns the external addresses that a Service requests, without those of load
 // balancers that forward to node ports themselves (ipMode Proxy).
-func AsksFor(svc *corev1.Service) []Asked {
-	var all []Asked
+func RequestedAddrs(svc *corev1.Service) []RequestedAddr {
+	var all []RequestedAddr
 	if svc.Spec.Type == corev1.ServiceTypeLoadBalancer {
 		for _, in := range svc.Status.LoadBalancer.Ingress {
 			if in.IP != "" && (in.IPMode == nil || *in.IPMode == corev1.LoadBalancerIPModeVIP) {
-				all = append(all, Asked{fieldIngress, in.IP})
+				all = append(all, RequestedAddr{fieldIngress, in.IP})
 			}
 		}
 	}
 	for _, ip := range svc.Spec.ExternalIPs {
-		all = append(all, Asked{fieldExternal, ip})
+		all = append(all, RequestedAddr{fieldExternal, ip})
 	}
 	return all
 }
@@ -204,8 +204,8 @@ func AsksFor(svc *corev1.Service) []Asked {
 // the reasons why the others are refused.
 func (f filter) addresses(svc *corev1.Service) (granted []address, refused []Refusal) {
 	cluster := clusterIPs(svc)
-	for _, ask := range AsksFor(svc) {
-		a, why := reserved.Parse(ask.Text)
+	for _, requested := range RequestedAddrs(svc) {
+		a, why := reserved.Parse(requested.Text)
 		if why == (reserved.Refusal{}) {
 			if slices.ContainsFunc(granted, func(g address) bool { return g.Addr == a }) {
 				continue
@@ -215,7 +215,7 @@ func (f filter) addresses(svc *corev1.Service) (granted []address, refused []Ref
 		var hosts []reserved.Owner
 		if why == (reserved.Refusal{}) {
 			for _, o := range f.others.Owners(a) {
-				if o.IsHost() && ask.Field == fieldIngress {
+				if o.IsHost() && requested.Field == fieldIngress {
 					hosts = append(hosts, o) // a provider may use nodes as load balancers
 				} else if why == (reserved.Refusal{}) {
 					why = o.Refuse()
@@ -223,10 +223,10 @@ func (f filter) addresses(svc *corev1.Service) (granted []address, refused []Ref
 			}
 		}
 		if why != (reserved.Refusal{}) {
-			refused = append(refused, Refusal{ask.Field, ask.Text, why.Reason, fmt.Sprintf("%q is not served: %s", ask.Text, why.Message)})
+			refused = append(refused, Refusal{requested.Field, requested.Text, why.Reason, fmt.Sprintf("%q is not served: %s", requested.Text, why.Message)})
 			continue
 		}
-		granted = append(granted, address{Addr: a, field: ask.Field, hosts: hosts})
+		granted = append(granted, address{Addr: a, field: requested.Field, hosts: hosts})
 	}
 	return granted, refused
 }

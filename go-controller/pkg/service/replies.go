@@ -52,12 +52,12 @@ func (p *planner) replies() []nb.Row {
 			node, ok := p.nodes.of(e.To.Addr(), e.Node)
 			s := source{protocol: port.Protocol, port: e.To.Port(), family: family(e)}
 			local := ok && !p.nodes[node].Shared
-			if !ok || !e.Led && !(e.Own && local && p.byRouter(s.family, false)) {
+			if !ok || !e.Rerouted && !(e.Own && local && p.byRouter(s.family, false)) {
 				continue
 			}
 			note(&all, inside, s, e.To.Addr())
 			if local {
-				s.node, s.plain = node, !e.Led
+				s.node, s.plain = node, !e.Rerouted
 			}
 			note(&order, pods, s, e.To.Addr())
 		}

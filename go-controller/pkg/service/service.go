@@ -24,7 +24,7 @@ type Snapshot struct {
 	Slices  []*discoveryv1.EndpointSlice
 	// Pod reports whether a pod of the Service's own namespace has an address, and whether
 	// an egress feature reroutes it. Nil: no pod has.
-	Pod func(netip.Addr) (own, led bool)
+	Pod func(netip.Addr) (own, rerouted bool)
 	// Gateways are the external gateways that pods of the namespace are routed to.
 	Gateways []netip.Addr
 	// Others provides what belongs to other objects; nil: nothing does.
@@ -87,10 +87,10 @@ type Endpoint struct {
 	// Pod is true for addresses of the pod network, as opposed to those of hosts and of
 	// other networks.
 	Pod bool
-	// Own means that it is a pod of the Service's namespace, and Led that an egress feature
+	// Own means that it is a pod of the Service's namespace, and Rerouted that an egress feature
 	// reroutes it; both are set for Listed endpoints. Writers of EndpointSlices can list
 	// the pods of other namespaces, but must not influence the egress of these.
-	Own, Led bool
+	Own, Rerouted bool
 	// Ready endpoints are preferred; a candidate that is not ready is terminating and
 	// serves only if no endpoint is ready.
 	Ready bool
@@ -115,15 +115,15 @@ func Decode(snap Snapshot, c Config) (s Service, ok bool) {
 		s.Affinity = affinity(svc.Spec.SessionAffinityConfig)
 	}
 	f := newFilter(c, snap.Others)
-	asked, refused := f.addresses(svc)
-	s.External, s.Refused = externals(svc, asked), append(refused, refuseSources(svc)...)
+	granted, refused := f.addresses(svc)
+	s.External, s.Refused = externals(svc, granted), append(refused, refuseSources(svc)...)
 	s.HealthPort = f.healthPort(&s, svc)
 	for _, p := range svc.Spec.Ports {
 		port := s.port(p, snap.Slices, c)
-		f.port(&s, &port, svc, asked)
+		f.port(&s, &port, svc, granted)
 		for i, e := range port.Listed {
 			if e.Pod && snap.Pod != nil {
-				port.Listed[i].Own, port.Listed[i].Led = snap.Pod(e.To.Addr())
+				port.Listed[i].Own, port.Listed[i].Rerouted = snap.Pod(e.To.Addr())
 			}
 		}
 		s.Ports = append(s.Ports, port)

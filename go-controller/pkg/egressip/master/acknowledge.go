@@ -16,28 +16,28 @@ import (
 )
 
 const (
-	// witnesses is the number of other chassis that are asked whether the databases work.
-	witnesses = 8
-	// witnessed is how long their answers may take.
-	witnessed = time.Second
+	// maxOtherChassis is the number of other chassis that are asked whether the databases work.
+	maxOtherChassis = 8
+	// otherChassisTimeout is how long their answers may take.
+	otherChassisTimeout = time.Second
 )
 
 // checkTimeouts records the acknowledgements that nodes still owe for an EgressIP, and triggers
 // placement if some of them take too long.
 func (c *Controller) checkTimeouts(key string, d egressip.Decision, status v1.EgressIPStatus) {
 	digest := c.digest(key)
-	var debts []health.PendingAck
-	for _, debt := range d.PendingAcks(status, digest, c.live) {
-		if !c.dead(debt.Node) {
-			debts = append(debts, health.PendingAck{Node: debt.Node, What: debt.What})
+	var pending []health.PendingAck
+	for _, ack := range d.PendingAcks(status, digest, c.live) {
+		if !c.dead(ack.Node) {
+			pending = append(pending, health.PendingAck{Node: ack.Node, What: ack.What})
 		}
 	}
-	timedOut, again := c.ackTimeouts.SetPending(key, debts)
+	timedOut, again := c.ackTimeouts.SetPending(key, pending)
 	if again > 0 {
 		c.statuses.EnqueueAfter(again, key)
 	}
 	for _, node := range timedOut {
-		klog.InfoS("Node does not acknowledge its assignment", "node", node, "egressIP", key, "within", c.deps.Acknowledge, "owed", debts)
+		klog.InfoS("Node does not acknowledge its assignment", "node", node, "egressIP", key, "within", c.deps.Acknowledge, "owed", pending)
 		c.placement.Enqueue(all)
 	}
 }
@@ -96,24 +96,24 @@ func (c *Controller) applies(node string, does bool) {
 	}
 }
 
-// answered reports whether the chassis of any node other than but answers.
-func (c *Controller) answered(ctx context.Context, but string) bool {
+// othersAnswer reports whether the chassis of any node other than but answers.
+func (c *Controller) othersAnswer(ctx context.Context, but string) bool {
 	nodes, err := c.deps.Nodes.Lister().List(labels.Everything())
 	if err != nil {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(ctx, witnessed)
+	ctx, cancel := context.WithTimeout(ctx, otherChassisTimeout)
 	defer cancel()
-	answers, asked := make(chan error, witnesses), 0
+	answers, queried := make(chan error, maxOtherChassis), 0
 	for _, n := range nodes {
 		chassis := n.Annotations[kube.AnnotationChassisID]
-		if n.Name == but || chassis == "" || asked == witnesses || c.dead(n.Name) {
+		if n.Name == but || chassis == "" || queried == maxOtherChassis || c.dead(n.Name) {
 			continue
 		}
-		asked++
+		queried++
 		go func() { answers <- c.deps.Barrier.Wait(ctx, chassis) }()
 	}
-	for range asked {
+	for range queried {
 		if <-answers == nil {
 			return true
 		}

@@ -55,7 +55,7 @@ func (c *Controller) Attach(
 	}
 	w := newWork()
 	if c.planPod(w, key, st, p, addrs); len(w.want) == 0 {
-		c.letGo(key)
+		c.unlock(key)
 		return c.port(ctx, key, port)
 	}
 	maps.Copy(w.want, port)

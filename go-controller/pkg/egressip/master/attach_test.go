@@ -182,7 +182,7 @@ func TestAttachWaitsForItsTurn(t *testing.T) {
 		defer w.master.podStates.mu.Unlock()
 		return st.idle != nil
 	})
-	w.master.letGo(web)
+	w.master.unlock(web)
 	<-attached
 }
 

@@ -254,17 +254,17 @@ func (c *bulk) decide() map[string]egressip.Decision {
 	return decisions
 }
 
-// write plans and writes all pods, in batches like the controller's. inForce is
+// write plans and writes all pods, in batches like the controller's. applied is
 // the state confirmed by chassis, by pod; afterwards it is the written state. It returns
 // the planning time.
-func (c *bulk) write(b *testing.B, w Writer, decisions map[string]egressip.Decision, inForce []egressip.State) time.Duration {
+func (c *bulk) write(b *testing.B, w Writer, decisions map[string]egressip.Decision, applied []egressip.State) time.Duration {
 	b.Helper()
 	var planned atomic.Int64
-	pods := make([]int, len(inForce))
+	pods := make([]int, len(applied))
 	for n := range pods {
 		pods[n] = n
 	}
-	batches := make(chan []int, len(inForce))
+	batches := make(chan []int, len(applied))
 	for batch := range slices.Chunk(pods, podBatch) {
 		batches <- batch
 	}
@@ -281,10 +281,10 @@ func (c *bulk) write(b *testing.B, w Writer, decisions map[string]egressip.Decis
 					plan := egressip.Steering{
 						EgressIP: e, Pod: egressip.Pod{Addrs: addrs(addr)},
 						Paths: decisions[e.Key].Paths(c.words[e.Key], addrs(addr), func([]netip.Addr) string { return "" }, func(string) (topology.Node, bool) { return topology.Node{}, false }),
-						Now:   egressip.StateOf(w.Rows(owner)), InForce: inForce[n],
+						Now:   egressip.StateOf(w.Rows(owner)), Applied: applied[n],
 						Owned: func(string, netip.Addr) bool { return true },
 					}.Plan()
-					want[owner], inForce[n] = plan.Want.Rows(), plan.Want
+					want[owner], applied[n] = plan.Want.Rows(), plan.Want
 				}
 				planned.Add(int64(time.Since(start)))
 				if _, errs := w.ApplyAll(context.Background(), want); len(errs) > 0 {
@@ -329,19 +329,19 @@ func BenchmarkConvergeEgressIPs(b *testing.B) {
 		start := time.Now()
 		decisions := c.decide()
 		planning := time.Since(start)
-		inForce := make([]egressip.State, c.egressIPs*c.pods)
-		for i := range inForce {
-			inForce[i] = egressip.NewState()
+		applied := make([]egressip.State, c.egressIPs*c.pods)
+		for i := range applied {
+			applied[i] = egressip.NewState()
 		}
 		for range 2 {
-			planning += c.write(b, w, decisions, inForce)
+			planning += c.write(b, w, decisions, applied)
 		}
 		planned, ours = min(planned, planning), min(ours, time.Since(start))
 		rows := 0
-		for i := range inForce {
-			rows += len(inForce[i].Rows())
+		for i := range applied {
+			rows += len(applied[i].Rows())
 		}
-		if want := 3 * len(inForce); rows != want {
+		if want := 3 * len(applied); rows != want {
 			b.Fatalf("%d rows, want %d", rows, want)
 		}
 		raw, monitored = min(raw, db.Bulk(false)), min(monitored, db.Bulk(true))
@@ -358,7 +358,7 @@ func BenchmarkConvergeEgressIPs(b *testing.B) {
 		before, start := db.Records(), time.Now()
 		decisions = c.decide()
 		for range 3 {
-			c.write(b, w, decisions, inForce)
+			c.write(b, w, decisions, applied)
 		}
 		lost = min(lost, time.Since(start))
 		transactions = db.Records() - before

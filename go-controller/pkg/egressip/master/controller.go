@@ -41,8 +41,8 @@ const (
 	// statusWorkers is the number of statuses written at the same time, and
 	// gateWorkers the number of pods whose start is allowed at the same time.
 	statusWorkers, gateWorkers = 16, 32
-	// insidePatience bounds the wait for the policies that must precede those of pods.
-	insidePatience = 2 * time.Second
+	// noRerouteTimeout bounds the wait for the policies that must precede those of pods.
+	noRerouteTimeout = 2 * time.Second
 )
 
 // Barrier waits until a chassis has applied everything written before.
@@ -108,7 +108,7 @@ type Controller struct {
 	stuckChassis *health.AckTimeouts // of nodes whose ovn-controller lags behind
 	draining     atomic.Bool         // some node hands over its addresses
 	seeded       bool                // only accessed by the key of placement
-	unheard      place.Unheard       // accessed like seeded
+	readiness    place.Readiness     // accessed like seeded
 
 	// selection is updated from the lister while selecting is held.
 	selection *egressip.Selection

@@ -109,19 +109,19 @@ func (c *Controller) place(context.Context, string) error {
 	}
 	nodes, draining, reachable := make([]place.Node, 0, len(list)), false, map[string]bool{}
 	for _, n := range list {
-		silent, stuck := c.ackTimeouts.Pause(n.Name), c.stuckChassis.Pause(n.Name)
-		for _, pause := range []time.Duration{silent, stuck} {
+		ackPause, stuckPause := c.ackTimeouts.Pause(n.Name), c.stuckChassis.Pause(n.Name)
+		for _, pause := range []time.Duration{ackPause, stuckPause} {
 			if pause > 0 { // further timeouts may prolong the pause
 				c.placement.EnqueueAfter(pause, all)
 			}
 		}
-		node := place.Node{Node: c.candidate(n), Reach: c.deps.Health.Reach(n.Name), NotAcknowledging: silent > 0, Stuck: stuck > 0}
+		node := place.Node{Node: c.candidate(n), Reach: c.deps.Health.Reach(n.Name), NotAcknowledging: ackPause > 0, Stuck: stuckPause > 0}
 		nodes, draining = append(nodes, node), draining || node.Draining
 		reachable[n.Name] = !c.dead(n.Name)
 	}
 	if !c.deps.AssumeReachable {
 		var rest time.Duration
-		if nodes, rest = c.unheard.Ready(time.Now(), nodes); rest > 0 {
+		if nodes, rest = c.readiness.Ready(time.Now(), nodes); rest > 0 {
 			c.placement.EnqueueAfter(rest, all)
 		}
 	}
@@ -131,12 +131,12 @@ func (c *Controller) place(context.Context, string) error {
 		return fmt.Errorf("list EgressIPs: %w", err)
 	}
 	decoded := make([]egressip.EgressIP, 0, len(objs))
-	var bereft []string // EgressIPs with status entries of dead nodes
+	var withDeadNodes []string // EgressIPs with status entries of dead nodes
 	met := c.decisions.met()
 	objs = slices.DeleteFunc(slices.Clone(objs), func(obj *v1.EgressIP) bool { return met[obj.Name] != obj.UID }) // their events are still to come
 	for _, obj := range objs {
 		if slices.ContainsFunc(obj.Status.Programmed, func(w v1.ProgrammedStatus) bool { return !reachable[w.Node] }) {
-			bereft = append(bereft, obj.Name)
+			withDeadNodes = append(withDeadNodes, obj.Name)
 		}
 		e := c.decode(obj)
 		// The status may not show the latest decision yet.
@@ -158,14 +158,14 @@ func (c *Controller) place(context.Context, string) error {
 	}
 	c.pods.Enqueue(pods...) // in one call, so that they are written together
 	// After the decision, so that status entries and items change together.
-	c.statuses.Enqueue(bereft...)
+	c.statuses.Enqueue(withDeadNodes...)
 	return nil
 }
 
 // note records a decision that differs from the previous one.
 func (c *Controller) note(key string, before, now egressip.Decision) {
 	c.deps.Metrics.Decided(conditions.EgressIP, key, now.Abandoned(before.Nodes())...)
-	c.podStates.undecided(key, c.members.Selected(key))
+	c.podStates.resetProgress(key, c.members.Selected(key))
 }
 
 // seedMembers reads which EgressIPs have which pods, so that the first statuses are correct.

@@ -25,8 +25,8 @@ type work struct {
 	want  map[nb.Owner][]nb.Row
 	steps []step
 	waits waiters
-	// led are the pods that policies reroute.
-	led []string
+	// rerouted are the pods that policies reroute.
+	rerouted []string
 }
 
 // step is an action to take once the rows of a pod are written.
@@ -58,7 +58,7 @@ func (c *Controller) reconcile(ctx context.Context, keys []string) map[string]er
 			c.statuses.Enqueue(c.podStates.free(key)...) // it delays no other pod
 		}
 		if len(w.steps) == steps {
-			c.letGo(key) // others may need the pod before the rest is written
+			c.unlock(key) // others may need the pod before the rest is written
 		}
 	}
 	_, failed := c.apply(ctx, w)
@@ -68,8 +68,8 @@ func (c *Controller) reconcile(ctx context.Context, keys []string) map[string]er
 	return errs
 }
 
-// letGo releases the locks of pods and enqueues those that need another pass.
-func (c *Controller) letGo(keys ...string) { c.pods.Enqueue(c.podStates.unlock(keys...)...) }
+// unlock releases the locks of pods and enqueues those that need another pass.
+func (c *Controller) unlock(keys ...string) { c.pods.Enqueue(c.podStates.unlock(keys...)...) }
 
 // apply writes the rows of pods whose locks are held, takes the subsequent steps, and releases
 // the locks. It returns the errors by owner.
@@ -78,8 +78,8 @@ func (c *Controller) apply(ctx context.Context, w *work) (stats nb.Stats, errs m
 	for _, s := range w.steps {
 		keys = append(keys, s.key)
 	}
-	defer c.letGo(keys...)
-	if err := c.awaitInside(ctx, w.led); err != nil {
+	defer c.unlock(keys...)
+	if err := c.awaitNoReroute(ctx, w.rerouted); err != nil {
 		errs = make(map[nb.Owner]error, len(w.want))
 		for o := range w.want {
 			errs[o] = err
@@ -103,9 +103,9 @@ func (c *Controller) apply(ctx context.Context, w *work) (stats nb.Stats, errs m
 	return stats, errs
 }
 
-// awaitInside waits until the pods' traffic to nodes is exempt from their policies.
-func (c *Controller) awaitInside(ctx context.Context, pods []string) error {
-	ctx, cancel := context.WithTimeout(ctx, insidePatience)
+// awaitNoReroute waits until the pods' traffic to nodes is exempt from their policies.
+func (c *Controller) awaitNoReroute(ctx context.Context, pods []string) error {
+	ctx, cancel := context.WithTimeout(ctx, noRerouteTimeout)
 	defer cancel()
 	return c.deps.Rerouted.Await(ctx, pods...)
 }
@@ -147,9 +147,9 @@ func (c *Controller) deletePod(w *work, key string, st *podState) {
 		st.left = time.Now()
 	}
 	portGone := len(c.deps.Given(key, "")) == 0
-	silent := c.podStates.silent(st)
+	portRemoved := c.podStates.portRemoved(st)
 	rest := podStartTimeout - time.Since(st.left)
-	if _, gone := c.chassis(st.node); !gone && !silent && rest > 0 && len(c.deps.Writer.Rows(egressip.Owner(key))) > 0 {
+	if _, gone := c.chassis(st.node); !gone && !portRemoved && rest > 0 && len(c.deps.Writer.Rows(egressip.Owner(key))) > 0 {
 		if portGone { // otherwise Detached enqueues the key
 			c.await(w.waits, key, st.node, reached{portGone: true, flushed: true})
 		}
@@ -173,9 +173,9 @@ func (c *Controller) removeRows(w *work, key string, st *podState, p *corev1.Pod
 	c.statuses.Enqueue(c.members.Set(key, nil, nil)...)
 	now := egressip.StateOf(c.deps.Writer.Rows(egressip.Owner(key)))
 	if !st.known {
-		st.inForce, st.known = now.Clone(), true
+		st.applied, st.known = now.Clone(), true
 	}
-	plan := egressip.Steering{Pod: egressip.Pod{Addrs: now.Addrs()}, Now: now, InForce: st.inForce}.Plan()
+	plan := egressip.Steering{Pod: egressip.Pod{Addrs: now.Addrs()}, Now: now, Applied: st.applied}.Plan()
 	kept := c.keepLocalSNAT(key, st.node, now, &plan)
 	w.write(key, plan.Want.Rows(), func() {
 		c.auditPod(key, p, nil, plan.Want, nil, audit.ReasonNotSelected)
@@ -183,7 +183,7 @@ func (c *Controller) removeRows(w *work, key string, st *podState, p *corev1.Pod
 		c.statuses.Enqueue(c.podStates.leaves(key)...)
 		c.statuses.Enqueue(c.podStates.free(key)...)
 		if c.awaitPlan(w.waits, key, p.Spec.NodeName, plan); !plan.Self && !kept {
-			st.uid, st.inForce, st.known = "", egressip.NewState(), false
+			st.uid, st.applied, st.known = "", egressip.NewState(), false
 		}
 		c.updateGates(key, st, p, egressip.Open)
 	})
@@ -216,12 +216,12 @@ func (c *Controller) planPod(w *work, key string, st *podState, p *corev1.Pod, a
 	c.keepLocalSNAT(key, st.node, s.Now, &plan)
 	// The addresses of an earlier pod of that name stay until its policies are removed.
 	c.deps.Rerouted.Set(key, noreroute.Union(addrs, s.Now.Addrs()))
-	w.led = append(w.led, key)
+	w.rerouted = append(w.rerouted, key)
 	w.write(key, plan.Want.Rows(), func() {
 		c.auditPod(key, p, addrs, plan.Want, keys, "")
 		c.deps.Rerouted.Set(key, addrs)
 		// Rows that are no longer in the database will soon be out of force.
-		maps.DeleteFunc(st.inForce.NATs, func(site egressip.Site, addr netip.Addr) bool { return plan.Want.NATs[site] != addr })
+		maps.DeleteFunc(st.applied.NATs, func(site egressip.Site, addr netip.Addr) bool { return plan.Want.NATs[site] != addr })
 		c.awaitPlan(w.waits, key, p.Spec.NodeName, plan)
 		c.statuses.Enqueue(c.podStates.planned(key, keys[0], decision, plan.Done, s.Translated())...)
 		c.updateGates(key, st, p, plan.StartGate(pod))
@@ -259,9 +259,9 @@ func (c *Controller) planInput(key string, st *podState, name string, pod egress
 	}
 	// On the first pass the rows in the database count as in force, unless the pod waits.
 	if !st.known && !pod.Pending && !pod.Late {
-		st.inForce = s.Used()
+		st.applied = s.Used()
 	}
 	st.known = true
-	s.InForce = st.inForce
+	s.Applied = st.applied
 	return s, true
 }

@@ -40,8 +40,8 @@ type podState struct {
 
 	// The lock's holder owns the following fields: the state in force, and the UID of the pod it belongs to.
 	uid     types.UID
-	inForce egressip.State
-	known   bool // inForce is valid
+	applied egressip.State
+	known   bool // applied is valid
 	node    string
 	left    time.Time // when we learned of the pod's deletion; zero: the pod exists
 }
@@ -73,7 +73,7 @@ func newPodStates() *podStates {
 func (s *podStates) state(key string) *podState {
 	st := s.byKey[key]
 	if st == nil {
-		st = &podState{waits: map[string]bool{}, inForce: egressip.NewState()}
+		st = &podState{waits: map[string]bool{}, applied: egressip.NewState()}
 		s.byKey[key] = st
 	}
 	return st
@@ -144,14 +144,14 @@ func (s *podStates) observe(st *podState, p *corev1.Pod) (held bool, rest time.D
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if st.uid != kube.PodUID(p) {
-		st.uid, st.inForce, st.known, st.reached = kube.PodUID(p), egressip.NewState(), false, nil
+		st.uid, st.applied, st.known, st.reached = kube.PodUID(p), egressip.NewState(), false, nil
 	}
 	st.node, st.left = p.Spec.NodeName, time.Time{}
 	for _, r := range st.reached {
 		if r.own {
-			st.inForce.Policies = r.policies
+			st.applied.Policies = r.policies
 		}
-		maps.Copy(st.inForce.NATs, r.nats)
+		maps.Copy(st.applied.NATs, r.nats)
 	}
 	st.reached = nil
 	if st.gate.uid != p.UID {
@@ -162,8 +162,8 @@ func (s *podStates) observe(st *podState, p *corev1.Pod) (held bool, rest time.D
 	return st.gate.uid == p.UID && !st.gate.open, podStartTimeout - time.Since(st.gate.since)
 }
 
-// silent reports whether the chassis of a pod is known to have processed the removal of its port.
-func (s *podStates) silent(st *podState) bool {
+// portRemoved reports whether the chassis of a pod is known to have processed the removal of its port.
+func (s *podStates) portRemoved(st *podState) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.ContainsFunc(st.reached, func(r reached) bool { return r.portGone })
@@ -173,7 +173,7 @@ func (s *podStates) silent(st *podState) bool {
 func (s *podStates) end(st *podState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st.uid, st.inForce, st.known, st.left, st.reached, st.gate = "", egressip.NewState(), false, time.Time{}, nil, startGate{}
+	st.uid, st.applied, st.known, st.left, st.reached, st.gate = "", egressip.NewState(), false, time.Time{}, nil, startGate{}
 }
 
 // pending sets the gate of a pod that is about to get its addresses.
@@ -228,9 +228,9 @@ func (s *podStates) gated() map[string]time.Time {
 	return gated
 }
 
-// undecided records that the decision for an EgressIP changed: until its pods have been
+// resetProgress records that the decision for an EgressIP changed: until its pods have been
 // reconciled, they count as neither settled nor translated.
-func (s *podStates) undecided(name string, pods []string) {
+func (s *podStates) resetProgress(name string, pods []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last++
@@ -336,13 +336,13 @@ func (s *podStates) forget(name string) {
 	delete(s.decisions, name)
 }
 
-// keepSNAT adds the pod to keptPods. It returns false if told is closed, since keptPods may
+// keepSNAT adds the pod to keptPods. It returns false if done is closed, since keptPods may
 // already have been called.
-func (s *podStates) keepSNAT(key string, told <-chan struct{}) bool {
+func (s *podStates) keepSNAT(key string, done <-chan struct{}) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	select {
-	case <-told:
+	case <-done:
 		return false
 	default:
 		s.keptSNATs[key] = true
@@ -371,14 +371,14 @@ func (s *podStates) wait(key, what string) (*podState, bool) {
 	return st, true
 }
 
-// arrived records that pods no longer wait for a chassis. inForce reports whether the chassis has
+// arrived records that pods no longer wait for a chassis. applied reports whether the chassis has
 // their changes in force.
-func (s *podStates) arrived(waiters []waiter, inForce bool) {
+func (s *podStates) arrived(waiters []waiter, applied bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range waiters {
 		delete(p.st.waits, p.what)
-		if inForce {
+		if applied {
 			p.st.reached = append(p.st.reached, p.reached)
 		}
 	}

@@ -9,9 +9,9 @@ import (
 // after it was planned: the new nodes may not translate for the pod yet.
 func TestPlannedBefore(t *testing.T) {
 	s := newPodStates()
-	s.undecided(prod, []string{web})
+	s.resetProgress(prod, []string{web})
 	first := s.decision(prod)
-	s.undecided(prod, []string{web})
+	s.resetProgress(prod, []string{web})
 	if changed := s.planned(web, prod, first, true, true); len(changed) > 0 || s.translated(prod) || s.unsettled(prod) != 1 {
 		t.Errorf("a plan of before counts: %v, translated %t, %d unsettled", changed, s.translated(prod), s.unsettled(prod))
 	}
@@ -25,10 +25,10 @@ func TestPlannedBefore(t *testing.T) {
 // confused with the one that a pod was planned for.
 func TestPlannedForOneThatWasMadeAnew(t *testing.T) {
 	s := newPodStates()
-	s.undecided(prod, []string{web})
+	s.resetProgress(prod, []string{web})
 	first := s.decision(prod)
 	s.forget(prod)
-	s.undecided(prod, []string{web})
+	s.resetProgress(prod, []string{web})
 	if s.planned(web, prod, first, true, true); s.translated(prod) {
 		t.Error("a plan for the one that is gone counts")
 	}

@@ -90,9 +90,9 @@ func (c *Controller) wait(w waiters) {
 	}()
 }
 
-// reach calls inForce and recovers from its panics.
+// reach calls awaitApplied and recovers from its panics.
 func (c *Controller) reach(ctx context.Context, at awaited) error {
-	return panics.Catch("egressip-pods", func() error { return c.inForce(ctx, at) })
+	return panics.Catch("egressip-pods", func() error { return c.awaitApplied(ctx, at) })
 }
 
 // arrived records that pods no longer wait for a chassis, and returns their
@@ -109,9 +109,9 @@ func (c *Controller) arrived(at awaited, waiters []waiter, err error) []string {
 	return keys
 }
 
-// inForce waits until a chassis has applied everything written before. If the pods' own
+// awaitApplied waits until a chassis has applied everything written before. If the pods' own
 // node is gone, it does not wait, since the result does not matter.
-func (c *Controller) inForce(ctx context.Context, at awaited) error {
+func (c *Controller) awaitApplied(ctx context.Context, at awaited) error {
 	chassis, gone := c.chassis(at.node)
 	if gone && at.self {
 		return nil
@@ -125,7 +125,7 @@ func (c *Controller) inForce(ctx context.Context, at awaited) error {
 	defer cancel()
 	err := c.deps.Barrier.Wait(limited, chassis)
 	if c.deps.Acknowledge > 0 && !at.self && ctx.Err() == nil {
-		c.applies(at.node, err == nil || c.dead(at.node) || !c.answered(ctx, at.node))
+		c.applies(at.node, err == nil || c.dead(at.node) || !c.othersAnswer(ctx, at.node))
 	}
 	if err != nil || !at.old {
 		return err

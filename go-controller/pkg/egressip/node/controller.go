@@ -86,9 +86,9 @@ type Deps struct {
 	// Ready is closed once the network of the node is set up. Before that, no address is
 	// taken; held addresses stay.
 	Ready <-chan struct{}
-	// Silence is how long the master tolerates a silent node before it gives the node's
+	// ReachabilityTimeout is how long the master tolerates a silent node before it gives the node's
 	// addresses to others; 0: forever.
-	Silence time.Duration
+	ReachabilityTimeout time.Duration
 }
 
 // Flows is the flow manager of the external bridge.
@@ -163,9 +163,9 @@ type state struct {
 	unlinked map[netip.Addr]bool
 	// host is the state in the kernel.
 	host egressip.HostState
-	// known says that this run has written the kernel state; unsure, that a write
+	// known says that this run has written the kernel state; incomplete, that a write
 	// succeeded only partially.
-	known, unsure bool
+	known, incomplete bool
 }
 
 func (s state) clone() state {
@@ -223,7 +223,7 @@ func (c *Controller) nodeKeys(old, new any) []string {
 		keys = append(keys, recordKey)
 	}
 	if a == nil {
-		return append(append(keys, c.keys()...), backKey)
+		return append(append(keys, c.keys()...), withdrawKey)
 	}
 	same := true
 	for _, name := range []string{kube.AnnotationPrimaryIfAddr, kube.AnnotationHostAddresses, kube.AnnotationL3Gateway} {
@@ -287,7 +287,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	go func() {
 		select {
 		case <-c.deps.Ready:
-			c.queue.Enqueue(append(c.keys(), backKey)...)
+			c.queue.Enqueue(append(c.keys(), withdrawKey)...)
 		case <-ctx.Done():
 		}
 	}()
@@ -346,8 +346,8 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 			return err
 		}
 		return c.suppression.forget(ctx)
-	case backKey:
-		return c.back(ctx)
+	case withdrawKey:
+		return c.withdrawRequest(ctx)
 	case recordKey:
 		return c.deps.Record.Restore(ctx)
 	}
@@ -418,7 +418,7 @@ func (c *Controller) state(key string, e *v1.EgressIP) state {
 	if e != nil && (!known || s.uid != e.UID) {
 		fresh := c.restoreHeld(e)
 		// The kernel state of the previous object must be removed.
-		fresh.host, fresh.known, fresh.unsure = s.host, s.known, s.unsure
+		fresh.host, fresh.known, fresh.incomplete = s.host, s.known, s.incomplete
 		for a := range s.held {
 			if !fresh.held[a] {
 				fresh.held[a] = false // release it, and take it again if allowed
@@ -438,7 +438,7 @@ func (c *Controller) hold(ctx context.Context, key string, before, after state, 
 		}
 	}
 	half := after.clone() // the known state if a step fails
-	half.host, half.unsure = before.host, true
+	half.host, half.incomplete = before.host, true
 	c.remember(key, half)
 	if !next.gated {
 		if err := c.suppression.apply(ctx); err != nil {
@@ -462,7 +462,7 @@ func (c *Controller) hold(ctx context.Context, key string, before, after state, 
 			return err
 		}
 		if !next.record[a] {
-			c.askNextHops(next.links[a], topology.FamilyOf(a))
+			c.resolveNextHops(next.links[a], topology.FamilyOf(a))
 		}
 		after.announced[a] = true
 		klog.InfoS("Took egress address", "egressIP", key, "address", a, "link", next.links[a])
@@ -476,9 +476,9 @@ func (c *Controller) hold(ctx context.Context, key string, before, after state, 
 	return nil
 }
 
-// askNextHops resolves the node's next hops. Otherwise a gateway router that has
+// resolveNextHops resolves the node's next hops. Otherwise a gateway router that has
 // not sent anything to them yet would do so on the first traffic, and delay it.
-func (c *Controller) askNextHops(link string, f topology.Family) {
+func (c *Controller) resolveNextHops(link string, f topology.Family) {
 	node, err := c.self()
 	if err != nil {
 		return // others that need the node report the error

@@ -20,14 +20,14 @@ import (
 const (
 	// handoverLimit bounds a handover, which delays the end of this process.
 	handoverLimit = 4 * time.Second
-	// handoverPatience is how long a handover continues without progress.
-	handoverPatience = 2 * time.Second
+	// handoverStallTimeout is how long a handover continues without progress.
+	handoverStallTimeout = 2 * time.Second
 	// dropLimit bounds the step after the handover.
 	dropLimit = time.Second
 	// handoverTick is how often the progress is checked.
 	handoverTick = 10 * time.Millisecond
-	// backKey is the key for withdrawing the request; no EgressIP has this name.
-	backKey = "/back"
+	// withdrawKey is the key for withdrawing the request; no EgressIP has this name.
+	withdrawKey = "/back"
 )
 
 // HandOver asks other nodes to take over the addresses of this node before the process ends. It
@@ -41,12 +41,12 @@ func (c *Controller) HandOver(ctx context.Context) error {
 	}
 	limited, cancel := context.WithTimeout(ctx, handoverLimit)
 	defer cancel()
-	if ok, err := c.somebodyElse(limited); err != nil || !ok {
+	if ok, err := c.hasOtherCandidate(limited); err != nil || !ok {
 		return err
 	}
 	klog.InfoS("Handing over egress addresses", "addresses", held)
 	c.setLeaving()
-	if err := c.ask(limited, kube.Value("true")); err != nil {
+	if err := c.setRequest(limited, kube.Value("true")); err != nil {
 		return err
 	}
 	c.awaitHandover(limited, held)
@@ -58,7 +58,7 @@ func (c *Controller) HandOver(ctx context.Context) error {
 func (c *Controller) awaitHandover(ctx context.Context, held int) {
 	tick := time.NewTicker(handoverTick)
 	defer tick.Stop()
-	stuck := time.NewTimer(handoverPatience)
+	stuck := time.NewTimer(handoverStallTimeout)
 	defer stuck.Stop()
 	for {
 		select {
@@ -71,21 +71,21 @@ func (c *Controller) awaitHandover(ctx context.Context, held int) {
 		case <-tick.C:
 		}
 		now := c.Answering()
-		if now == 0 && c.ledElsewhere() {
+		if now == 0 && c.reroutedElsewhere() {
 			klog.InfoS("Egress addresses handed over")
 			return
 		}
 		if now < held {
 			held = now
-			stuck.Reset(handoverPatience)
+			stuck.Reset(handoverStallTimeout)
 		}
 	}
 }
 
-// ledElsewhere reports whether no pod is led to this node any more for an address on a
+// reroutedElsewhere reports whether no pod is led to this node any more for an address on a
 // secondary network that it has released. On the primary network its gateway router continues
 // to translate for them.
-func (c *Controller) ledElsewhere() bool {
+func (c *Controller) reroutedElsewhere() bool {
 	c.mu.Lock()
 	keys := slices.Collect(maps.Keys(c.released))
 	c.mu.Unlock()
@@ -132,8 +132,8 @@ func (c *Controller) translatesReleased() bool {
 	return false
 }
 
-// somebodyElse reports whether there is another node that may hold addresses.
-func (c *Controller) somebodyElse(ctx context.Context) (bool, error) {
+// hasOtherCandidate reports whether there is another node that may hold addresses.
+func (c *Controller) hasOtherCandidate(ctx context.Context) (bool, error) {
 	nodes, err := c.deps.Kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: kube.LabelEgressAssignable})
 	if err != nil {
 		return false, fmt.Errorf("find who could take over egress addresses: %w", err)
@@ -155,8 +155,8 @@ func (c *Controller) somebodyElse(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// ask sets the node's handover request to value; nil removes it.
-func (c *Controller) ask(ctx context.Context, value *string) error {
+// setRequest sets the node's handover request to value; nil removes it.
+func (c *Controller) setRequest(ctx context.Context, value *string) error {
 	n, err := c.deps.Nodes.Lister().Get(c.deps.Node)
 	if apierrors.IsNotFound(err) {
 		return nil // its event will enqueue the key
@@ -171,16 +171,16 @@ func (c *Controller) ask(ctx context.Context, value *string) error {
 	return nil
 }
 
-// back withdraws the request of an earlier run: this node can hold addresses
+// withdrawRequest withdraws the request of an earlier run: this node can hold addresses
 // again.
-func (c *Controller) back(ctx context.Context) error {
+func (c *Controller) withdrawRequest(ctx context.Context) error {
 	c.mu.Lock()
 	leaving := c.leaving
 	c.mu.Unlock()
 	if leaving || !c.ready() {
 		return nil // repeated when the node is ready
 	}
-	return c.ask(ctx, nil)
+	return c.setRequest(ctx, nil)
 }
 
 func (c *Controller) setLeaving() {

@@ -88,7 +88,7 @@ func TestHandOverSecondary(t *testing.T) {
 				w.eventually("the request", w.asks)
 				w.change("prod", func(e *v1.EgressIP) { give(e, "10.10.10.5 "+other); programmed(e, metav1.ConditionFalse) })
 				w.saysEventually("prod")
-				<-time.After(handoverPatience / 2) // in fake time
+				<-time.After(handoverStallTimeout / 2) // in fake time
 				synctest.Wait()
 				if got := w.dump(); !strings.Contains(got, way) || !strings.Contains(got, "-j SNAT --to-source 10.10.10.5") {
 					t.Errorf("while pods are led here:\n%s", got)

@@ -128,14 +128,14 @@ const maxStatusWait = 10 * time.Second
 // that has lost its flows lets OVN answer for no address, and a bridge that has them continues
 // as before.
 func (c *Controller) waitForStatusTimeout(ctx context.Context) {
-	if c.deps.Silence == 0 || !queue.Informed(ctx, "egressip-node", c.deps.EgressIPs.Informer().HasSynced) {
+	if c.deps.ReachabilityTimeout == 0 || !queue.Informed(ctx, "egressip-node", c.deps.EgressIPs.Informer().HasSynced) {
 		return
 	}
 	if !slices.ContainsFunc(c.objects(), func(e *v1.EgressIP) bool { return len(c.restoreHeld(e).held) > 0 }) {
 		return
 	}
 	// A probe, and then the event, may take another half of that time.
-	wait := min(c.deps.Silence+c.deps.Silence/2, maxStatusWait)
+	wait := min(c.deps.ReachabilityTimeout+c.deps.ReachabilityTimeout/2, maxStatusWait)
 	klog.InfoS("Waiting until it is certain which egress addresses this node still has", "for", wait)
 	defer waits.Begin(waits.Wait{Part: "egressip-node", For: "certainty about which egress addresses this node still has", Limit: wait}).End()
 	select {

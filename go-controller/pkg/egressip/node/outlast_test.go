@@ -50,7 +50,7 @@ func TestOutlast(t *testing.T) {
 				if err := indexer.Add(c.egressIP); err != nil {
 					t.Fatal(err)
 				}
-				node := &Controller{deps: Deps{Node: self, EgressIPs: listed{indexer: indexer}, Silence: c.silence}}
+				node := &Controller{deps: Deps{Node: self, EgressIPs: listed{indexer: indexer}, ReachabilityTimeout: c.silence}}
 				start := time.Now()
 				node.waitForStatusTimeout(t.Context())
 				if waited := time.Since(start); waited > maxStatusWait+time.Second {

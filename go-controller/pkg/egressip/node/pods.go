@@ -95,16 +95,16 @@ func (p *pods) need(ctx context.Context) error {
 	case <-p.c.deps.Ports.Synced():
 	case <-ctx.Done():
 		return fmt.Errorf("wait for the addresses of the pods of EgressIPs: %w", ctx.Err())
-	case <-time.After(portsPatience):
+	case <-time.After(portsTimeout):
 		return fmt.Errorf("the addresses of the pods of EgressIPs are not known: %w", p.c.deps.Ports.Err())
 	}
 	p.refresh()
 	return nil
 }
 
-// portsPatience is how long a key waits for the addresses of pods before it yields its worker
+// portsTimeout is how long a key waits for the addresses of pods before it yields its worker
 // to others. It is retried.
-var portsPatience = 3 * time.Second // shortened by tests
+var portsTimeout = 3 * time.Second // shortened by tests
 
 // follow triggers a lookup of pods whose addresses change, until the controller stops.
 func (p *pods) follow() {

@@ -128,14 +128,14 @@ func (c *Controller) leave(ctx context.Context, key string, before state, next l
 // enter programs the target state of an EgressIP on the host: first the state that traffic
 // needs, and last the addresses, which attract it.
 func (c *Controller) enter(ctx context.Context, key string, before state, next linkState) error {
-	if before.host.Empty() && next.host.Empty() && !before.unsure {
+	if before.host.Empty() && next.host.Empty() && !before.incomplete {
 		return nil
 	}
 	c.mu.Lock()
 	touched := c.touched[key]
 	delete(c.touched, key)
 	c.mu.Unlock()
-	if before.known && !before.unsure && !touched && before.host.Equal(next.host) {
+	if before.known && !before.incomplete && !touched && before.host.Equal(next.host) {
 		return nil
 	}
 	k, contributor := c.deps.Kernel, egressip.Contributor(key)

@@ -42,11 +42,11 @@ type arpSuppression struct {
 	c      *Controller
 	passes *host.Coalescer[error]
 
-	mu   sync.Mutex
-	anew bool            // the next pass considers all EgressIPs and writes all flows
-	told bool            // the flows planned by the last pass were written
-	read bool            // the flows left by an earlier run were read
-	keys map[string]bool // EgressIPs that the next pass considers
+	mu      sync.Mutex
+	full    bool            // the next pass considers all EgressIPs and writes all flows
+	written bool            // the flows planned by the last pass were written
+	read    bool            // the flows left by an earlier run were read
+	keys    map[string]bool // EgressIPs that the next pass considers
 	// users are the EgressIPs whose status has an address, as of the last pass; seen
 	// are their addresses, by name.
 	users         map[netip.Addr][]user
@@ -110,7 +110,7 @@ func (t treatment) flows(b bridge.Bridge, a netip.Addr) []host.Flow {
 }
 
 func newARPSuppression(c *Controller) *arpSuppression {
-	return &arpSuppression{c: c, passes: host.NewCoalescer[error](), anew: true, keys: map[string]bool{}, held: map[netip.Addr]bool{},
+	return &arpSuppression{c: c, passes: host.NewCoalescer[error](), full: true, keys: map[string]bool{}, held: map[netip.Addr]bool{},
 		users: map[netip.Addr][]user{}, seen: map[string]addresses{}, treatments: map[netip.Addr]treatment{},
 		untranslated: map[netip.Addr]bool{},
 		leaving:      map[netip.Addr]time.Time{}, releasedUntil: map[netip.Addr]time.Time{}, toForget: map[netip.Addr]bool{}}
@@ -131,25 +131,25 @@ func (g *arpSuppression) pass(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := g.recall(ctx); err != nil {
+	if err := g.readLeft(ctx); err != nil {
 		return err
 	}
-	if err := g.tell(ctx, g.plan(node)); err != nil {
+	if err := g.write(ctx, g.plan(node)); err != nil {
 		// A failed write may still take effect later: the bridge counts as not written until a pass succeeds.
 		g.mu.Lock()
-		g.anew = true
+		g.full = true
 		g.mu.Unlock()
 		return fmt.Errorf("suppress egress addresses: %w", err)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.told = true
+	g.written = true
 	return nil
 }
 
-// recall reads the flows that an earlier run left on the bridge, before they are replaced: addresses
+// readLeft reads the flows that an earlier run left on the bridge, before they are replaced: addresses
 // released meanwhile are treated as if this run had held them.
-func (g *arpSuppression) recall(ctx context.Context) error {
+func (g *arpSuppression) readLeft(ctx context.Context) error {
 	g.mu.Lock()
 	read := g.read
 	g.mu.Unlock()
@@ -178,7 +178,7 @@ type changes struct {
 	remove, add []host.Flow
 }
 
-func (g *arpSuppression) tell(ctx context.Context, c changes) error {
+func (g *arpSuppression) write(ctx context.Context, c changes) error {
 	switch {
 	case c.all:
 		if err := g.c.deps.Flows.Apply(ctx, Contributor, c.add); err != nil {
@@ -202,7 +202,7 @@ func (g *arpSuppression) cover(key string, e *v1.EgressIP, node topology.Node) b
 	if !g.seen[key].equal(addressesOf(e)) {
 		g.keys[key] = true
 	}
-	return g.told && !g.anew && !g.keys[key] && reflect.DeepEqual(g.node, node)
+	return g.written && !g.full && !g.keys[key] && reflect.DeepEqual(g.node, node)
 }
 
 // look records the addresses of an EgressIP, nil if it was deleted, and returns its previous and
@@ -239,7 +239,7 @@ func (g *arpSuppression) lookAll() {
 func (g *arpSuppression) plan(node topology.Node) changes {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	all := g.anew || !reflect.DeepEqual(g.node, node)
+	all := g.full || !reflect.DeepEqual(g.node, node)
 	looked := map[netip.Addr]bool{}
 	if all {
 		g.lookAll()
@@ -278,7 +278,7 @@ func (g *arpSuppression) plan(node topology.Node) changes {
 		c.add = bridge.Suppression(b)
 	}
 	for _, a := range slices.SortedFunc(maps.Keys(looked), netip.Addr.Compare) {
-		have, want := g.treatments[a], g.treat(a, node, lingering[a])
+		have, want := g.treatments[a], g.treatmentOf(a, node, lingering[a])
 		switch {
 		case all:
 			c.add = append(c.add, want.flows(b, a)...)
@@ -290,7 +290,7 @@ func (g *arpSuppression) plan(node topology.Node) changes {
 			delete(g.treatments, a)
 		}
 	}
-	g.anew, g.told, g.node = false, false, node
+	g.full, g.written, g.node = false, false, node
 	return c
 }
 
@@ -304,8 +304,8 @@ func (g *arpSuppression) isSuppressed(a netip.Addr, held map[netip.Addr]bool, no
 	return len(g.users[a]) > 0 && !held[a] && egressip.Suppressible(node, a)
 }
 
-// treat decides the treatment of an address by the bridge; mu is held.
-func (g *arpSuppression) treat(a netip.Addr, node topology.Node, lingering bool) treatment {
+// treatmentOf decides the treatment of an address by the bridge; mu is held.
+func (g *arpSuppression) treatmentOf(a netip.Addr, node topology.Node, lingering bool) treatment {
 	switch {
 	case lingering || g.isSuppressed(a, g.held, node):
 		// An address that its EgressIP no longer has may be assigned to another one at any moment.

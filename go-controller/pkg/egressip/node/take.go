@@ -20,16 +20,16 @@ import (
 // a newer version than this node.
 const overtaken = 100 * time.Millisecond
 
-// askTimeout bounds a request to the API server, so that an API server that is silently lost
+// getTimeout bounds a request to the API server, so that an API server that is silently lost
 // does not delay the other EgressIPs.
-const askTimeout = 2 * time.Second
+const getTimeout = 2 * time.Second
 
 // allowed returns a function that reports for which of the assigned addresses this node may answer: those that
 // it holds, and those that it may take.
 func (c *Controller) allowed(ctx context.Context, e *v1.EgressIP, before state, assignment egressip.NodeAssignment) (func(netip.Addr) bool, error) {
 	fresh := slices.Concat(assignment.Primary, assignment.Secondary)
 	fresh = slices.DeleteFunc(fresh, func(a netip.Addr) bool { return before.held[a] || !c.ready() || !c.takes(e.Status, a) })
-	fresh, err := c.still(ctx, e, fresh)
+	fresh, err := c.stillAssigned(ctx, e, fresh)
 	return func(a netip.Addr) bool {
 		return slices.Contains(fresh, a) || before.held[a] && egressip.Next(true, e.Status, c.deps.Node, a).Answers()
 	}, err
@@ -70,18 +70,18 @@ func (c *Controller) clear(ctx context.Context, e *v1.EgressIP, before, after st
 	if err := c.stale.forget(ctx, fresh); err != nil {
 		return false, err
 	}
-	still, err := c.still(ctx, e, fresh)
+	still, err := c.stillAssigned(ctx, e, fresh)
 	return still != nil, err
 }
 
-// still returns addrs if this node is to take each of them according to the API
+// stillAssigned returns addrs if this node is to take each of them according to the API
 // server, and nil otherwise. The cache may be outdated: the node may have been
 // stopped for any length of time.
-func (c *Controller) still(ctx context.Context, e *v1.EgressIP, addrs []netip.Addr) ([]netip.Addr, error) {
+func (c *Controller) stillAssigned(ctx context.Context, e *v1.EgressIP, addrs []netip.Addr) ([]netip.Addr, error) {
 	if len(addrs) == 0 {
 		return nil, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, getTimeout)
 	defer cancel()
 	latest, err := c.deps.Client.EgressIPV1().EgressIPs().Get(ctx, e.Name, metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {

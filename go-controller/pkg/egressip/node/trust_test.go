@@ -64,8 +64,8 @@ func TestRulesForNoAnnotation(t *testing.T) {
 // TestAddressesAreNotKnown: while the addresses of pods are unknown, nothing is
 // taken on secondary networks, and other EgressIPs are served; everything continues afterwards.
 func TestAddressesAreNotKnown(t *testing.T) {
-	portsPatience = 10 * time.Millisecond
-	t.Cleanup(func() { portsPatience = 3 * time.Second })
+	portsTimeout = 10 * time.Millisecond
+	t.Cleanup(func() { portsTimeout = 3 * time.Second })
 	w := newWorld(t, secondary(), object("primary", []string{"172.18.0.33"}, nil))
 	w.noPorts = errors.New("lost the connection to tcp:1.2.3.4:6642")
 	w.pod("red", "web", "10.244.1.3/24")

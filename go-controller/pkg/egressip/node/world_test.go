@@ -378,7 +378,7 @@ func (w *world) run() (c *Controller, stop func()) {
 		return errors.Join(kernel.Addrs.Sweep(ctx), kernel.Routes.Sweep(ctx), kernel.IPRules.Sweep(ctx), kernel.Settings.Sweep(ctx))
 	}
 	c, err := New(Deps{Node: self, EgressIPs: countedEgressIPs{own.EgressIP().V1().EgressIPs(), &w.listed}, Nodes: core.Core().V1().Nodes(),
-		Client: w.api, Kube: w.kube, Flows: w.flows, Announcer: w, Ready: w.ready, Silence: w.silence, Kernel: kernel,
+		Client: w.api, Kube: w.kube, Flows: w.flows, Announcer: w, Ready: w.ready, ReachabilityTimeout: w.silence, Kernel: kernel,
 		Left: func(context.Context) (held, suppressed []netip.Addr, err error) {
 			w.mu.Lock()
 			defer w.mu.Unlock()

@@ -79,8 +79,8 @@ type Controller struct {
 
 	placement, services, labels *queue.Controller
 
-	// unheard are the nodes that Kubernetes has lost contact with; only accessed by placement.
-	unheard place.Unheard
+	// readiness remembers the nodes that Kubernetes has lost contact with; only accessed by placement.
+	readiness place.Readiness
 	// assumed is by node; only accessed by the key of the labels queue.
 	assumed map[string]assumed
 	// unseen are the nodes with label writes that the lister may not show yet.

@@ -153,7 +153,7 @@ func (c *Controller) candidates() ([]place.Node, error) {
 	if c.deps.AssumeReachable {
 		return nodes, nil
 	}
-	nodes, rest := c.unheard.Ready(time.Now(), nodes)
+	nodes, rest := c.readiness.Ready(time.Now(), nodes)
 	if rest > 0 {
 		c.placement.EnqueueAfter(rest, all)
 	}

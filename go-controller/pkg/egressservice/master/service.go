@@ -25,11 +25,11 @@ import (
 // condition is a write.
 const grace = time.Second
 
-// askTimeout bounds a request to the API server.
-const askTimeout = 2 * time.Second
+// getTimeout bounds a request to the API server.
+const getTimeout = 2 * time.Second
 
-// insidePatience bounds the wait for the policies that must precede those of pods.
-const insidePatience = 2 * time.Second
+// noRerouteTimeout bounds the wait for the policies that must precede those of pods.
+const noRerouteTimeout = 2 * time.Second
 
 // reconcile writes the rows and the status of one EgressService.
 //
@@ -95,7 +95,7 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 	if err := c.setAndRecord(ctx, eg, s, d); err != nil {
 		return err
 	}
-	c.tell(eg, s, d)
+	c.emitEvents(eg, s, d)
 	return nil
 }
 
@@ -103,11 +103,11 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 // objects created one after the other may be seen in reverse order, and the user
 // would get a wrong warning. The API server is asked only once for each EgressService without a Service.
 func (c *Controller) serviceArrives(ctx context.Context, eg *v1.EgressService) bool {
-	told := meta.FindStatusCondition(c.known(eg).Conditions, v1.ConditionAssigned)
-	if told != nil && told.Reason == string(egressservice.NoService) {
+	assigned := meta.FindStatusCondition(c.known(eg).Conditions, v1.ConditionAssigned)
+	if assigned != nil && assigned.Reason == string(egressservice.NoService) {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, getTimeout)
 	defer cancel()
 	_, err := c.deps.Kube.CoreV1().Services(eg.Namespace).Get(ctx, eg.Name, metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -148,9 +148,9 @@ func (c *Controller) gone(node string) bool {
 func (c *Controller) applyRows(ctx context.Context, key string, pods []netip.Addr, now egressservice.Steering, rows []nb.Row) error {
 	had := slices.SortedFunc(maps.Keys(now), netip.Addr.Compare)
 	c.deps.Pods.Set(key, noreroute.Union(pods, had))
-	inside, cancel := context.WithTimeout(ctx, insidePatience)
+	limited, cancel := context.WithTimeout(ctx, noRerouteTimeout)
 	defer cancel()
-	if err := c.deps.Pods.Await(inside, key); err != nil {
+	if err := c.deps.Pods.Await(limited, key); err != nil {
 		return err
 	}
 	if err := c.apply(ctx, key, rows); err != nil {

@@ -21,11 +21,11 @@ import (
 
 // The reasons of Events, in addition to those of a Refusal.
 const (
-	eventAssigned = "HostAssigned"
-	eventMoved    = "HostChanged"
-	eventConflict = "Conflict"
-	eventNetwork  = "NetworkNotFound"
-	eventSilent   = "NotAcknowledged"
+	eventAssigned        = "HostAssigned"
+	eventMoved           = "HostChanged"
+	eventConflict        = "Conflict"
+	eventNetwork         = "NetworkNotFound"
+	eventNotAcknowledged = "NotAcknowledged"
 )
 
 // fieldManager is the owner of the master's part of a status.
@@ -139,14 +139,14 @@ func hostOrNull(host string) any {
 
 // lastEvent is the last reported problem of an EgressService.
 type lastEvent struct {
-	refused           egressservice.Refusal
-	conflict, network string
-	ingress, silent   string
+	refused                  egressservice.Refusal
+	conflict, network        string
+	ingress, notAcknowledged string
 }
 
-// tell emits Events about why there is no host, which EgressService has the pods, and what the
+// emitEvents emits Events about why there is no host, which EgressService has the pods, and what the
 // host could not do, each only when it changes.
-func (c *Controller) tell(eg *v1.EgressService, s egressservice.Service, d egressservice.Decision) {
+func (c *Controller) emitEvents(eg *v1.EgressService, s egressservice.Service, d egressservice.Decision) {
 	next := lastEvent{refused: egressservice.RejectionReason(s, d)}
 	for _, condition := range egressservice.Conditions(s, d) {
 		switch {
@@ -155,7 +155,7 @@ func (c *Controller) tell(eg *v1.EgressService, s egressservice.Service, d egres
 		case condition.Reason == egressservice.ReasonNetworkNotFound:
 			next.network = condition.Message
 		case condition.Reason == egressservice.ReasonNotAcknowledged:
-			next.silent = condition.Message
+			next.notAcknowledged = condition.Message
 		case condition.Type == v1.ConditionIngressRefused && condition.Status == metav1.ConditionTrue:
 			next.ingress = condition.Message
 		}
@@ -178,8 +178,8 @@ func (c *Controller) tell(eg *v1.EgressService, s egressservice.Service, d egres
 	if next.ingress != last.ingress && next.ingress != "" {
 		c.deps.Recorder.Event(eg, corev1.EventTypeWarning, v1.ConditionIngressRefused, next.ingress)
 	}
-	if next.silent != last.silent && next.silent != "" {
-		c.deps.Recorder.Event(eg, corev1.EventTypeWarning, eventSilent, next.silent)
+	if next.notAcknowledged != last.notAcknowledged && next.notAcknowledged != "" {
+		c.deps.Recorder.Event(eg, corev1.EventTypeWarning, eventNotAcknowledged, next.notAcknowledged)
 	}
 	if next.network != last.network && next.network != "" {
 		c.deps.Recorder.Event(eg, corev1.EventTypeWarning, eventNetwork, next.network)

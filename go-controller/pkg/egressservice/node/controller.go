@@ -90,15 +90,15 @@ type contribution struct {
 	translations egressservice.Translations
 	ipRules      map[host.IPRule]struct{}
 	replies      host.Rules // traffic exempt from the ip rules
-	unsure       bool       // a write failed half-way
-	// untrusted are the pods whose connections must still be forgotten if unsure.
+	incomplete   bool       // a write failed half-way
+	// untrusted are the pods whose connections must still be forgotten if incomplete.
 	untrusted map[netip.Addr]bool
 }
 
 func (c contribution) empty() bool { return len(c.translations)+len(c.ipRules) == 0 }
 
 func (c contribution) equal(o contribution) bool {
-	return !c.unsure && !o.unsure && maps.Equal(c.translations, o.translations) && maps.Equal(c.ipRules, o.ipRules) &&
+	return !c.incomplete && !o.incomplete && maps.Equal(c.translations, o.translations) && maps.Equal(c.ipRules, o.ipRules) &&
 		maps.EqualFunc(c.replies, o.replies, slices.Equal)
 }
 
@@ -280,9 +280,9 @@ func (c *Controller) program(ctx context.Context, key string, want contribution,
 		klog.V(4).InfoS("Rules are up to date", "egressService", key)
 		return nil
 	}
-	strange, err := c.leaving.add(ctx, key, have, want)
-	maps.Copy(strange, have.untrusted)
-	c.note(key, contribution{translations: have.translations, ipRules: have.ipRules, replies: have.replies, unsure: true, untrusted: strange})
+	untrusted, err := c.leaving.add(ctx, key, have, want)
+	maps.Copy(untrusted, have.untrusted)
+	c.note(key, contribution{translations: have.translations, ipRules: have.ipRules, replies: have.replies, incomplete: true, untrusted: untrusted})
 	if err != nil {
 		return err
 	}
@@ -291,12 +291,12 @@ func (c *Controller) program(ctx context.Context, key string, want contribution,
 	if err := c.deps.Chains.Apply(ctx, egressservice.Contributor(key), chains); err != nil {
 		return fmt.Errorf("apply rules of EgressService %s: %w", key, err)
 	}
-	if have.unsure || len(have.ipRules)+len(want.ipRules) > 0 {
+	if have.incomplete || len(have.ipRules)+len(want.ipRules) > 0 {
 		if err := c.deps.IPRules.Apply(ctx, egressservice.Contributor(key), want.ipRules); err != nil {
 			return fmt.Errorf("apply ip rules of EgressService %s: %w", key, err)
 		}
 	}
-	if err := c.flushReplaced(ctx, have, want, strange, takeover); err != nil {
+	if err := c.flushReplaced(ctx, have, want, untrusted, takeover); err != nil {
 		return fmt.Errorf("flush connections of EgressService %s: %w", key, err)
 	}
 	c.note(key, want)
@@ -311,20 +311,20 @@ func (c *Controller) program(ctx context.Context, key string, want contribution,
 
 // flushReplaced deletes connections opened earlier, which would keep their
 // previous translation, or none.
-func (c *Controller) flushReplaced(ctx context.Context, have, want contribution, strange map[netip.Addr]bool, takeover bool) error {
+func (c *Controller) flushReplaced(ctx context.Context, have, want contribution, untrusted map[netip.Addr]bool, takeover bool) error {
 	fresh := egressservice.Translations{}
 	for addr, to := range want.translations {
-		if have.unsure || have.translations[addr] != to {
+		if have.incomplete || have.translations[addr] != to {
 			fresh[addr] = to
 		}
 	}
 	if takeover {
-		strange = map[netip.Addr]bool{}
+		untrusted = map[netip.Addr]bool{}
 		for addr := range want.translations {
-			strange[addr] = true
+			untrusted[addr] = true
 		}
 	}
-	return c.flush.replaced(ctx, fresh, strange)
+	return c.flush.replaced(ctx, fresh, untrusted)
 }
 
 // given returns those of the addresses that pods are translated to on this node.
@@ -349,7 +349,7 @@ func (c *Controller) given(addrs []netip.Addr) map[netip.Addr]bool {
 func (c *Controller) note(key string, has contribution) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if has.empty() && !has.unsure {
+	if has.empty() && !has.incomplete {
 		delete(c.contributed, key)
 		return
 	}

@@ -35,9 +35,9 @@ func newFlusher(flush func(context.Context, func(src, to netip.Addr) bool, []net
 }
 
 // replaced flushes the connections of the given addresses that have another
-// translation than the given one, and all connections of strange addresses.
-func (f *flusher) replaced(ctx context.Context, now egressservice.Translations, strange map[netip.Addr]bool) error {
-	return f.add(ctx, now, nil, strange)
+// translation than the given one, and all connections of untrusted addresses.
+func (f *flusher) replaced(ctx context.Context, now egressservice.Translations, untrusted map[netip.Addr]bool) error {
+	return f.add(ctx, now, nil, untrusted)
 }
 
 // ended flushes the connections that still have the given translations.
@@ -45,14 +45,14 @@ func (f *flusher) ended(ctx context.Context, was egressservice.Translations) err
 	return f.add(ctx, nil, was, nil)
 }
 
-func (f *flusher) add(ctx context.Context, fresh, over egressservice.Translations, strange map[netip.Addr]bool) error {
-	if len(fresh)+len(over)+len(strange) == 0 {
+func (f *flusher) add(ctx context.Context, fresh, over egressservice.Translations, untrusted map[netip.Addr]bool) error {
+	if len(fresh)+len(over)+len(untrusted) == 0 {
 		return nil
 	}
 	f.mu.Lock()
 	maps.Copy(f.added, fresh)
 	maps.Copy(f.expired, over)
-	maps.Copy(f.untrusted, strange)
+	maps.Copy(f.untrusted, untrusted)
 	for addr := range fresh {
 		delete(f.expired, addr)
 	}
@@ -66,14 +66,14 @@ func (f *flusher) add(ctx context.Context, fresh, over egressservice.Translation
 
 func (f *flusher) pass(ctx context.Context) error {
 	f.mu.Lock()
-	fresh, over, strange := f.added, f.expired, f.untrusted
+	fresh, over, untrusted := f.added, f.expired, f.untrusted
 	f.added, f.expired, f.untrusted = egressservice.Translations{}, egressservice.Translations{}, map[netip.Addr]bool{}
 	f.mu.Unlock()
 	ended := slices.Compact(slices.SortedFunc(maps.Values(over), netip.Addr.Compare))
 	given := f.given(ended)
 	ended = slices.DeleteFunc(ended, func(a netip.Addr) bool { return given[a] })
 	err := f.flush(ctx, func(src, to netip.Addr) bool {
-		if strange[src] {
+		if untrusted[src] {
 			return true
 		}
 		if want, ok := fresh[src]; ok {
@@ -90,7 +90,7 @@ func (f *flusher) pass(ctx context.Context) error {
 			}
 		}
 		maps.Copy(f.expired, over)
-		maps.Copy(f.untrusted, strange)
+		maps.Copy(f.untrusted, untrusted)
 		f.mu.Unlock()
 	}
 	return err

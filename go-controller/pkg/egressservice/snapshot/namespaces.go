@@ -33,9 +33,9 @@ type namespaces struct {
 	closed  bool
 }
 
-// listPatience is how long an EgressService may wait for the list of the pods of its
+// listTimeout is how long an EgressService may wait for the list of the pods of its
 // namespace, which delays others.
-const listPatience = 10 * time.Second
+const listTimeout = 10 * time.Second
 
 // namespace is one of these namespaces.
 type namespace struct {
@@ -81,12 +81,12 @@ func (n *namespaces) use(name, key string) (*namespace, error) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	w := &namespace{users: map[string]bool{key: true}, pods: inf.GetIndexer(), ended: ctx, stop: stop}
-	told, err := n.follow(inf, &w.known)
+	handlersSynced, err := n.follow(inf, &w.known)
 	if err != nil {
 		stop()
 		return nil, fmt.Errorf("watch the pods of namespace %s: %w", name, err)
 	}
-	w.synced = []cache.InformerSynced{inf.HasSynced, told}
+	w.synced = []cache.InformerSynced{inf.HasSynced, handlersSynced}
 	n.watched[name] = w
 	n.running.Go(func() { inf.RunWithContext(ctx) })
 	klog.V(2).InfoS("Watching the pods of a namespace", "namespace", name, "egressService", key)
@@ -99,7 +99,7 @@ func (n *namespaces) listed(ctx context.Context, w *namespace) bool {
 	if w.late.Load() {
 		return !slices.ContainsFunc(w.synced, func(synced cache.InformerSynced) bool { return !synced() })
 	}
-	waiting, end := context.WithTimeout(ctx, listPatience)
+	waiting, end := context.WithTimeout(ctx, listTimeout)
 	defer end()
 	if queue.Informed(waiting, "egressservice-node", w.synced...) {
 		return true

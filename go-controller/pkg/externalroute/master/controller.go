@@ -87,7 +87,7 @@ type Controller struct {
 	decide, nodes, statuses, annotations *queue.Controller
 
 	// unheard are the nodes that Kubernetes has lost contact with; only accessed by decide.
-	unheard place.Unheard
+	unheard place.Readiness
 
 	mu sync.Mutex
 	// plan is the last decision; byNamespace are the policies that select a namespace.
@@ -226,7 +226,7 @@ func (c *Controller) awaitRerouted(ctx context.Context) bool {
 			}
 		})
 		for {
-			if set.Told() {
+			if set.Complete() {
 				break
 			}
 			select {

@@ -7,10 +7,10 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/service"
 )
 
-// tellAffinity writes an Event about an unsupported affinity timeout, once for each change.
+// reportAffinity writes an Event about an unsupported affinity timeout, once for each change.
 // If the existing load balancers, which are not rewritten yet, have affinity, an earlier
 // master has already written the Event.
-func (c *Controller) tellAffinity(key string, svc *corev1.Service, s service.Service) {
+func (c *Controller) reportAffinity(key string, svc *corev1.Service, s service.Service) {
 	limit := s.AffinityLimit()
 	c.mu.Lock()
 	last, seen := c.limits[key]

@@ -107,7 +107,7 @@ func New(deps Deps) (*Controller, error) {
 	nb.Bind(c.nodeQueue, deps.Writer, service.FeatureNodes)
 	for _, pods := range deps.Egress {
 		pods.Subscribe(c.setApplied)
-		pods.SubscribeAddrs(c.led)
+		pods.SubscribeAddrs(c.rerouted)
 	}
 	if err := reader.Watch(c.serviceQueue); err != nil {
 		return nil, err
@@ -147,7 +147,7 @@ func (c *Controller) podKeys(old, new any) []string {
 
 // complete reports whether the egress features have reported all their pods.
 func (c *Controller) complete() bool {
-	return !slices.ContainsFunc(c.deps.Egress, func(pods *noreroute.PodSet) bool { return !pods.Told() })
+	return !slices.ContainsFunc(c.deps.Egress, func(pods *noreroute.PodSet) bool { return !pods.Complete() })
 }
 
 // setApplied enqueues the Services whose policies had to wait for the egress features.
@@ -160,9 +160,9 @@ func (c *Controller) setApplied() {
 	}
 }
 
-// led enqueues the Services that list any of the given addresses, which an egress feature
+// rerouted enqueues the Services that list any of the given addresses, which an egress feature
 // has started or ceased to reroute.
-func (c *Controller) led(addrs []netip.Addr) {
+func (c *Controller) rerouted(addrs []netip.Addr) {
 	for _, a := range addrs {
 		c.serviceQueue.Enqueue(kube.ServicesAt(c.slices, "", a)...)
 	}
@@ -208,8 +208,8 @@ func (c *Controller) reconcile(ctx context.Context, keys []string) map[string]er
 			rows = service.WithPolicies(rows, c.deps.Writer.Rows(service.Owner(key)))
 		}
 		want[service.Owner(key)] = rows
-		c.tell(key, svc, s.Refused)
-		c.tellAffinity(key, svc, s)
+		c.reportRefused(key, svc, s.Refused)
+		c.reportAffinity(key, svc, s)
 	}
 	stats, failed := c.deps.Writer.ApplyAll(ctx, want)
 	for o, err := range failed {
@@ -226,13 +226,13 @@ func (c *Controller) reconcile(ctx context.Context, keys []string) map[string]er
 
 // pod reports whether a pod of a namespace has an address, and whether an egress feature
 // reroutes it.
-func (c *Controller) pod(namespace string, a netip.Addr) (own, led bool) {
+func (c *Controller) pod(namespace string, a netip.Addr) (own, rerouted bool) {
 	own = kube.PodAt(c.pods, namespace, a) != nil
 	return own, own && slices.ContainsFunc(c.deps.Egress, func(pods *noreroute.PodSet) bool { return pods.Has(a) })
 }
 
-// tell writes an Event about each refused value of a Service, once until that changes.
-func (c *Controller) tell(key string, svc *corev1.Service, refused []service.Refusal) {
+// reportRefused writes an Event about each refused value of a Service, once until that changes.
+func (c *Controller) reportRefused(key string, svc *corev1.Service, refused []service.Refusal) {
 	c.mu.Lock()
 	last := c.reported[key]
 	if len(refused) == 0 {

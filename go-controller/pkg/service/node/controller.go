@@ -54,9 +54,9 @@ type Deps struct {
 	// FlushUDP deletes the UDP conntrack entries for which stale returns true and returns
 	// their number; see service.Bindings.
 	FlushUDP func(ctx context.Context, stale func(service.Entry) bool) (int, error)
-	// OnInForce registers a function that is called whenever the master's changes to the
+	// OnApplied registers a function that is called whenever the master's changes to the
 	// northbound database have taken effect on this node.
-	OnInForce func(func())
+	OnApplied func(func())
 	Config    service.Config
 	Marks     bridge.Marks
 }
@@ -67,9 +67,9 @@ type Controller struct {
 	reader *snapshot.Reader
 	nodes  corelisters.NodeLister
 	health *healthServer
-	// healthTold is what the last Events reported about health ports; only the key
+	// healthReported is what the last Events reported about health ports; only the key
 	// writeHealth uses it.
-	healthTold map[string]bool
+	healthReported map[string]bool
 
 	plans, writes *queue.Controller
 
@@ -109,7 +109,7 @@ func New(deps Deps) (*Controller, error) {
 	c.writes = queue.New("service-node-write", c.write)
 	c.writes.Seed(func() []string { return []string{writeChains, writeRoutes, writeFlows, writeHealth, writeUDP} })
 	// Until then, OVN recreates such entries.
-	deps.OnInForce(func() { c.writes.Enqueue(writeUDP) })
+	deps.OnApplied(func() { c.writes.Enqueue(writeUDP) })
 	if err := reader.Watch(c.plans); err != nil {
 		return nil, err
 	}

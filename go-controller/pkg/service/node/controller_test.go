@@ -48,8 +48,8 @@ type world struct {
 	flows  *hostfake.Flows
 	stop   func()
 	events *record.FakeRecorder
-	// inForce tells the controller that changes have taken effect in OVN.
-	inForce func()
+	// applied tells the controller that changes have taken effect in OVN.
+	applied func()
 
 	mu      sync.Mutex
 	entries map[[2]netip.AddrPort]bool // conntrack: destination, source of replies
@@ -90,7 +90,7 @@ func (w *world) start() {
 		Routes:         host.NewSet("routes", w.routes, func(a, b host.Hop) bool { return a == b }),
 		Flows:          w.flows,
 		FlushUDP:       w.flush,
-		OnInForce:      func(f func()) { w.inForce = f },
+		OnApplied:      func(f func()) { w.applied = f },
 		Config:         config,
 		Marks:          bridge.DefaultMarks(topology.ConntrackZone),
 	})
@@ -295,7 +295,7 @@ func TestUDP(t *testing.T) {
 		t.Error("an entry went that leads to somebody who serves")
 	}
 	anew := w.track("10.96.0.1:80", "172.18.0.3:8080") // by what OVN still has
-	w.inForce()
+	w.applied()
 	w.until("the entry to go once OVN has followed", func() bool { return !w.tracked(anew) })
 	if !w.tracked(stays) || !w.tracked(other) {
 		t.Error("an entry went that leads to somebody who serves")

@@ -28,8 +28,8 @@ type healthServer struct {
 type healthPort struct {
 	server *http.Server
 
-	mu   sync.Mutex
-	says service.Health
+	mu     sync.Mutex
+	health service.Health
 }
 
 func newHealthServer() *healthServer { return &healthServer{ports: map[uint16]*healthPort{}} }
@@ -54,14 +54,14 @@ func (h *healthServer) set(all []service.Health) []problem {
 		}
 	}
 	var problems []problem
-	for port, says := range want {
+	for port, health := range want {
 		if p, ok := h.ports[port]; ok {
-			p.set(says)
+			p.set(health)
 			continue
 		}
-		p, err := listen(says)
+		p, err := listen(health)
 		if err != nil {
-			problems = append(problems, problem{says, err})
+			problems = append(problems, problem{health, err})
 			continue
 		}
 		h.ports[port] = p
@@ -71,35 +71,35 @@ func (h *healthServer) set(all []service.Health) []problem {
 
 func (h *healthServer) close() { h.set(nil) }
 
-func listen(says service.Health) (*healthPort, error) {
-	l, err := net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(int(says.Port))))
+func listen(health service.Health) (*healthPort, error) {
+	l, err := net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(int(health.Port))))
 	if err != nil {
 		return nil, err
 	}
-	p := &healthPort{says: says}
+	p := &healthPort{health: health}
 	p.server = &http.Server{Handler: p, ReadHeaderTimeout: headerTimeout}
 	go func() {
 		if err := p.server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			klog.ErrorS(err, "Health port ended", "port", says.Port)
+			klog.ErrorS(err, "Health port ended", "port", health.Port)
 		}
 	}()
 	return p, nil
 }
 
-func (p *healthPort) set(says service.Health) {
+func (p *healthPort) set(health service.Health) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.says = says
+	p.health = health
 }
 
 // ServeHTTP answers as load balancers expect from any service proxy.
 func (p *healthPort) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	p.mu.Lock()
-	says := p.says
+	health := p.health
 	p.mu.Unlock()
 	body, err := json.MarshalIndent(map[string]any{
-		"service":             map[string]string{"namespace": says.Namespace, "name": says.Name},
-		"localEndpoints":      says.Endpoints,
+		"service":             map[string]string{"namespace": health.Namespace, "name": health.Name},
+		"localEndpoints":      health.Endpoints,
 		"serviceProxyHealthy": true,
 	}, "", "\t")
 	if err != nil {
@@ -107,8 +107,8 @@ func (p *healthPort) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	w.Header().Set("X-Load-Balancing-Endpoint-Weight", strconv.Itoa(says.Endpoints))
-	if says.Endpoints == 0 {
+	w.Header().Set("X-Load-Balancing-Endpoint-Weight", strconv.Itoa(health.Endpoints))
+	if health.Endpoints == 0 {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
 	_, _ = w.Write(append(body, '\n'))

@@ -93,12 +93,12 @@ const healthRetry = 2 * time.Second
 // does not affect the others.
 func (c *Controller) serveHealth() {
 	problems := c.health.set(c.healths())
-	told := map[string]bool{}
+	reported := map[string]bool{}
 	for _, p := range problems {
 		message := fmt.Sprintf("spec.healthCheckNodePort: %d is not served on node %s: %v", p.Port, c.Node, p.err)
 		key := p.Namespace + "/" + p.Name
-		told[key+" "+message] = true
-		if c.healthTold[key+" "+message] {
+		reported[key+" "+message] = true
+		if c.healthReported[key+" "+message] {
 			continue
 		}
 		klog.V(2).InfoS("Health port is not served", "service", key, "port", p.Port, "reason", p.err)
@@ -106,7 +106,7 @@ func (c *Controller) serveHealth() {
 			c.Recorder.Event(svc, corev1.EventTypeWarning, string(service.HealthPortInUse), message)
 		}
 	}
-	c.healthTold = told
+	c.healthReported = reported
 	if len(problems) > 0 {
 		c.writes.EnqueueAfter(healthRetry, writeHealth)
 	}

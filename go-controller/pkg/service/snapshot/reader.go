@@ -86,14 +86,14 @@ func (r *Reader) Object(key string) *corev1.Service {
 // Decode reads a Service and related objects; ok is false if there is nothing to serve. pod
 // reports whether a pod of a namespace has an address, and whether an egress feature
 // reroutes it; see service.Snapshot. object is nil if there is none.
-func (r *Reader) Decode(key string, pod func(namespace string, a netip.Addr) (own, led bool)) (s service.Service, object *corev1.Service, ok bool, err error) {
+func (r *Reader) Decode(key string, pod func(namespace string, a netip.Addr) (own, rerouted bool)) (s service.Service, object *corev1.Service, ok bool, err error) {
 	svc := r.Object(key)
 	if svc == nil {
 		return service.Service{}, nil, false, nil
 	}
 	snap := service.Snapshot{Service: svc, Others: others{r}, Gateways: r.gateways(svc.Namespace)}
 	if pod != nil {
-		snap.Pod = func(a netip.Addr) (own, led bool) { return pod(svc.Namespace, a) }
+		snap.Pod = func(a netip.Addr) (own, rerouted bool) { return pod(svc.Namespace, a) }
 	}
 	if snap.Slices, err = kube.Slices(r.slices, key); err != nil {
 		return service.Service{}, svc, false, err
