@@ -93,7 +93,7 @@ func opinion(nodes corelisters.NodeLister, own string) health.Opinion {
 		NextHops: func() []netip.Addr {
 			hops, err := route.NextHops()
 			if err != nil {
-				klog.ErrorS(err, "Cannot ask the next hops whether this host is isolated")
+				klog.ErrorS(err, "Cannot probe the next hops to find out whether this host is isolated")
 			}
 			return hops
 		},

@@ -70,7 +70,7 @@ func mayGetPage(r *http.Request, reviews *authn.Reviewer) error {
 	case errors.Is(err, authn.ErrForbidden):
 		return fmt.Errorf("%w: %w", page.ErrForbidden, err)
 	case err != nil:
-		klog.ErrorS(err, "Cannot tell who asks for the egress page")
+		klog.ErrorS(err, "Cannot authenticate a request for the egress page")
 		return errors.New("cannot tell whether you may see the page: the API server does not answer")
 	}
 	return nil

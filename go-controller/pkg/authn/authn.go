@@ -204,7 +204,7 @@ func (r *Reviewer) Guard(access func(*http.Request) (Access, error), next http.H
 			klog.InfoS("Request refused", "user", user.Username, "access", wanted.String())
 			http.Error(w, err.Error(), http.StatusForbidden)
 		case err != nil:
-			klog.ErrorS(err, "Cannot tell whether a request is allowed")
+			klog.ErrorS(err, "Cannot authorize a request")
 			http.Error(w, "cannot tell whether the request is allowed: "+err.Error(), http.StatusServiceUnavailable)
 		default:
 			next.ServeHTTP(w, req.WithContext(context.WithValue(req.Context(), userKey{}, user)))

@@ -77,7 +77,7 @@ func ParseMemory(content []byte) (Memory, error) {
 		return m, nil
 	}
 	if err := json.Unmarshal(content, &m); err != nil {
-		return Memory{}, fmt.Errorf("parse what the node remembers: %w", err)
+		return Memory{}, fmt.Errorf("parse the state file of the node: %w", err)
 	}
 	return m, nil
 }

@@ -56,7 +56,7 @@ func (p *PodSet) Await(ctx context.Context, objects ...string) error {
 		select {
 		case <-progress:
 		case <-ctx.Done():
-			return fmt.Errorf("wait for the policies that keep pods' traffic inside to know of %s: %w", missing, ctx.Err())
+			return fmt.Errorf("wait for the policies that exempt cluster traffic to include %s: %w", missing, ctx.Err())
 		}
 	}
 }

@@ -85,7 +85,7 @@ func (c *cache) read(ctx context.Context) (*view, error) {
 		failing = now
 		facts = last.facts
 		facts.Snapshot.Notes = append(slices.Clone(facts.Snapshot.Notes),
-			fmt.Sprintf("the API server cannot be asked since %s (%v): this is what it said before", now.UTC().Format(time.RFC3339), failed))
+			fmt.Sprintf("the API server cannot be queried since %s (%v): this is what it said before", now.UTC().Format(time.RFC3339), failed))
 	default:
 		failing = time.Time{}
 	}

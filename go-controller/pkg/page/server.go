@@ -98,7 +98,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(name, value)
 	}
 	if s.config.Hosts != nil && !slices.Contains(s.config.Hosts, r.Host) {
-		fail(w, http.StatusMisdirectedRequest, "this is not the host that was asked for")
+		fail(w, http.StatusMisdirectedRequest, "this is not the requested host")
 		return
 	}
 	s.mux.ServeHTTP(w, r)

@@ -236,7 +236,7 @@ func TestAPIServerDoesNotAnswer(t *testing.T) {
 	c.err = nil
 	before := answer[explain.Status](t, s, "/api/v1/status")
 	c.err = errors.New("connection refused")
-	const note = "the API server cannot be asked since 2026-03-01T12:00:10Z (connection refused): this is what it said before"
+	const note = "the API server cannot be queried since 2026-03-01T12:00:10Z (connection refused): this is what it said before"
 	for _, later := range []time.Duration{10 * time.Second, 30 * time.Second} {
 		c.now = start.Add(later)
 		is := answer[explain.Status](t, s, "/api/v1/status")

@@ -90,7 +90,7 @@ func (m Member) serve(ctx context.Context, client net.Conn, secure *tls.Config) 
 		case <-tick.C:
 		}
 		if leads, err := leader.isLeader(); err != nil || !leads {
-			klog.InfoS("The leader leads no more", "database", m.Database.Name, "leader", leader.at, "err", err)
+			klog.InfoS("The leader no longer leads", "database", m.Database.Name, "leader", leader.at, "err", err)
 			return
 		}
 	}

@@ -32,7 +32,7 @@ func Maintain(ctx context.Context, members []Member) {
 		if err := errors.Join(errs...); err != nil && ctx.Err() == nil {
 			text = err.Error()
 			if text != last { // once, while it lasts
-				klog.ErrorS(err, "Cannot keep the clusters in order, will retry")
+				klog.ErrorS(err, "Cannot maintain the clusters, will retry")
 			}
 		}
 		last = text

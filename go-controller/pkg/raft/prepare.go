@@ -116,7 +116,7 @@ func (m Member) Prepare(ctx context.Context) error {
 			}
 			later, err := m.do(ctx, todo, recorded)
 			if errors.Is(err, errInUse) {
-				klog.ErrorS(err, "Cannot make the member, will retry", "database", db.Name)
+				klog.ErrorS(err, "Cannot create the member, will retry", "database", db.Name)
 				return false, nil
 			}
 			if later || err != nil {

@@ -198,12 +198,12 @@ func (t *Tracer) judge(p *Probe) {
 			t.judgeSource(p, s)
 		}
 		if !p.answered() {
-			p.note("it left; that nobody answered may have its reason on the other side")
+			p.note("it left the node; the reason for the missing answer may be on the other side")
 		}
 	case p.incomplete || !leaves && !p.answered():
-		p.note("it is not known what became of it")
+		p.note("its outcome is not known")
 	case leaves && slices.ContainsFunc(t.paths, func(w *Path) bool { return w.several }):
-		p.note("it is not known what became of it: it may have been led to another endpoint than the one of the trace")
+		p.note("its outcome is not known: it may have been sent to another endpoint than the one in the trace")
 	case leaves && p.answered():
 		p.problem(t.by(), ReasonProbeDiffers, "somebody answered, and none of the nodes where it may leave remembers it: "+strings.Join(p.queried, ", "))
 	case leaves:

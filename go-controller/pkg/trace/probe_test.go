@@ -87,8 +87,8 @@ func TestProbe(t *testing.T) {
 	}{
 		"connected":  {planned(), traced(nil), nil, ""},
 		"refused":    {planned(), traced(nodes{"ovn-worker probe": sent(ProbeRefused)}), nil, ""},
-		"unanswered": {planned(), traced(nodes{"ovn-worker probe": sent(ProbeUnanswered)}), nil, "it left; that nobody answered"},
-		"failed":     {planned(), traced(nodes{"ovn-worker probe": failed}), nil, "it left; that nobody answered"},
+		"unanswered": {planned(), traced(nodes{"ovn-worker probe": sent(ProbeUnanswered)}), nil, "the reason for the missing answer"},
+		"failed":     {planned(), traced(nodes{"ovn-worker probe": failed}), nil, "the reason for the missing answer"},
 		"wrong-source": {planned(), traced(nodes{"ovn-worker2 connection": connection(from, "172.18.0.4:40123")}),
 			[]string{ReasonProbeDiffers}, ""},
 		"wrong-node": {planned(), traced(nodes{"ovn-worker connection": connection(from, "172.18.0.3:1024"), "ovn-worker2 connection": none}),
@@ -102,11 +102,11 @@ func TestProbe(t *testing.T) {
 		"passes the pod's node":       {planned(), traced(nodes{"ovn-worker connection": connection(from, from)}), nil, ""},
 		"not sent":                    {planned(), traced(nodes{"ovn-worker probe": errors.New("too many probes")}), []string{ReasonSilent}, ""},
 		"sent by another version":     {planned(), traced(nodes{"ovn-worker probe": none}), []string{ReasonSilent}, ""},
-		"silent":                      {planned(), traced(nodes{"ovn-worker2 connection": errors.New("cannot be reached")}), []string{ReasonSilent}, "not known what became of it"},
+		"silent":                      {planned(), traced(nodes{"ovn-worker2 connection": errors.New("cannot be reached")}), []string{ReasonSilent}, "its outcome is not known"},
 		"held":                        {heldPlan, traced(nodes{"ovn-worker2 bridge": held, "ovn-worker probe": sent(ProbeUnanswered)}), nil, ""},
 		"held, and answered":          {heldPlan, traced(nodes{"ovn-worker2 bridge": held, "ovn-worker probe": sent(ProbeRefused)}), []string{ReasonProbeDiffers}, ""},
 		"traced as dropped":           {planned(), traced(nodes{"ovn-worker2 bridge": held, "ovn-worker2 connection": none}), []string{ReasonProbeDiffers}, ""},
-		"traced as dropped, and lost": {planned(), traced(nodes{"ovn-worker2 bridge": held, "ovn-worker probe": sent(ProbeUnanswered), "ovn-worker2 connection": none}), nil, "not known what became of it"},
+		"traced as dropped, and lost": {planned(), traced(nodes{"ovn-worker2 bridge": held, "ovn-worker probe": sent(ProbeUnanswered), "ovn-worker2 connection": none}), nil, "its outcome is not known"},
 		"inside": {insidePlan, nodes{"ovn-worker ovn": inside, "ovn-worker probe": sent(ProbeConnected),
 			"ovn-worker connection": connection(from, from)}, nil, ""},
 		"inside, translated": {insidePlan, nodes{"ovn-worker ovn": inside, "ovn-worker probe": sent(ProbeConnected),
@@ -116,7 +116,7 @@ func TestProbe(t *testing.T) {
 		"to a Service": {planned(), nodes{"ovn-worker ovn": toService("192.0.2.9:80"), "ovn-worker2 bridge": out, "ovn-worker probe": sent(ProbeConnected),
 			"ovn-worker2 connection to 192.0.2.9:80": right, "ovn-worker connection": none, "ovn-worker2 connection": none}, nil, ""},
 		"to another endpoint": {planned(), nodes{"ovn-worker ovn": toService("192.0.2.9:80,192.0.2.8:80"), "ovn-worker2 bridge": out, "ovn-worker probe": sent(ProbeConnected),
-			"ovn-worker connection": none, "ovn-worker2 connection": none}, nil, "it may have been led to another endpoint"},
+			"ovn-worker connection": none, "ovn-worker2 connection": none}, nil, "it may have been sent to another endpoint"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, _ := probed(t, tc.plan, tc.nodes)

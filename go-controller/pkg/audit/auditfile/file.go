@@ -55,7 +55,7 @@ func (f *file) look() error {
 	defer h.Close()
 	info, err := h.Stat()
 	if err != nil {
-		return fmt.Errorf("look at the egress audit log: %w", err)
+		return fmt.Errorf("check the egress audit log: %w", err)
 	}
 	if f.size = info.Size(); f.size == 0 {
 		return nil

@@ -39,6 +39,6 @@ func (s *Server) keepNeighbors(ctx context.Context) {
 		err = neighbor.SetPermanent(topology.ManagementPort, want)
 	}
 	if err != nil && ctx.Err() == nil {
-		klog.ErrorS(err, "Could not tell the kernel of the neighbours at the management port, it will ask for them")
+		klog.ErrorS(err, "Cannot add neighbor entries at the management port, the kernel will resolve them")
 	}
 }

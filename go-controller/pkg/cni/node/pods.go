@@ -137,7 +137,7 @@ func (p *pods) given(pod *corev1.Pod) (topology.PodNetwork, string) {
 	port, ok := p.ports.Port(name)
 	if !ok || port.UID != string(kube.PodUID(pod)) {
 		if err := p.ports.Err(); err != nil {
-			return topology.PodNetwork{}, fmt.Sprintf("the southbound database cannot be asked for logical port %s: %v", name, err)
+			return topology.PodNetwork{}, fmt.Sprintf("the southbound database cannot be queried for logical port %s: %v", name, err)
 		}
 		return topology.PodNetwork{}, fmt.Sprintf(
 			"logical port %s of this pod is not in the southbound database yet: are an ovnkube master and ovn-northd running?", name)

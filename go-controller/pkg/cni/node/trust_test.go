@@ -85,7 +85,7 @@ func TestAddSaysWhatItWaitsFor(t *testing.T) {
 		{"no database", func(l *lab) {
 			l.bindings.set(l.t, "ns_web", "", "")
 			l.bindings.err = errors.New("lost the connection to tcp:1.2.3.4:6642")
-		}, "the southbound database cannot be asked for logical port ns_web: lost the connection"},
+		}, "the southbound database cannot be queried for logical port ns_web: lost the connection"},
 		{"another address", func(l *lab) { l.bindings.set(l.t, "ns_web", "u1", "0a:58:0a:f4:01:07 10.244.1.7 fd00:10:244:2::7") },
 			"but the pod has been given 0a:58:0a:f4:01:07 with [10.244.1.7/24 fd00:10:244:2::7/64]"},
 		{"another node's address", func(l *lab) { l.bindings.set(l.t, "ns_web", "u1", "0a:58:0a:f4:02:07 10.244.2.7") },

@@ -64,7 +64,7 @@ func (c *Controller) patchNodeStatus(ctx context.Context, e *v1.EgressIP, status
 			return nil
 		}
 		if attempt == attempts || ctx.Err() != nil {
-			return fmt.Errorf("say what this node holds of EgressIP %s: %w", e.Name, err)
+			return fmt.Errorf("report what this node holds of EgressIP %s: %w", e.Name, err)
 		}
 		e, err = client.Get(ctx, e.Name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
@@ -112,7 +112,7 @@ func NodeStatusPatch(e *v1.EgressIP, node string, status *v1.ProgrammedStatus) (
 	}
 	patch, err := json.Marshal(ops)
 	if err != nil {
-		return nil, fmt.Errorf("encode the word on EgressIP %s: %w", e.Name, err)
+		return nil, fmt.Errorf("encode the status entry of EgressIP %s: %w", e.Name, err)
 	}
 	return patch, nil
 }

@@ -382,7 +382,7 @@ func (g *arpSuppression) end(ctx context.Context) {
 	}
 	there, err := g.c.deps.Translates(ctx, due)
 	if err != nil {
-		klog.ErrorS(err, "Cannot tell whether OVN still translates egress addresses, ARP suppression stays", "addresses", due)
+		klog.ErrorS(err, "Cannot determine whether OVN still translates egress addresses, ARP suppression stays", "addresses", due)
 		return
 	}
 	if len(there) > 0 {

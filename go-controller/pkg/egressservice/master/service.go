@@ -111,7 +111,7 @@ func (c *Controller) serviceArrives(ctx context.Context, eg *v1.EgressService) b
 	defer cancel()
 	_, err := c.deps.Kube.CoreV1().Services(eg.Namespace).Get(ctx, eg.Name, metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
-		klog.V(2).InfoS("Cannot ask whether there is a Service", "egressService", eg.Namespace+"/"+eg.Name, "err", err)
+		klog.V(2).InfoS("Cannot determine whether a Service exists", "egressService", eg.Namespace+"/"+eg.Name, "err", err)
 	}
 	return err == nil
 }

@@ -173,7 +173,7 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 	if err := c.program(ctx, key, want, c.takesOver(s)); err != nil {
 		return err
 	}
-	if err := c.keepIn(ctx, c.role(s)); err != nil {
+	if err := c.keepIn(ctx, s); err != nil {
 		return err
 	}
 	if err := c.finishTakeover(ctx, s, want.translations); err != nil {

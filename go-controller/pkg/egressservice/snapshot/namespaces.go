@@ -131,7 +131,7 @@ func (n *namespaces) release(name, key string) {
 	if delete(w.users, key); len(w.users) == 0 {
 		w.stop()
 		delete(n.watched, name)
-		klog.V(2).InfoS("Watching the pods of a namespace no more", "namespace", name)
+		klog.V(2).InfoS("Stopped watching the pods of a namespace", "namespace", name)
 	}
 }
 

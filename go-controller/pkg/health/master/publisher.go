@@ -116,7 +116,7 @@ func (p *Publisher) read(ctx context.Context) (reachability.Report, error) {
 	}
 	was, err := reachability.Decode(object.Data[reachability.Key])
 	if err != nil { // it is rewritten
-		klog.InfoS("Cannot read what was published of the reachability of nodes", "configMap", klog.KObj(object), "err", err)
+		klog.InfoS("Cannot read the published reachability of nodes", "configMap", klog.KObj(object), "err", err)
 	}
 	return was, nil
 }

@@ -204,7 +204,7 @@ func (db *DB) WaitInstalled(ctx context.Context, name, ifaceID string) error {
 		case iface.ExternalIDs[IfaceID] != ifaceID:
 			return false, fmt.Errorf("%s is %q, not %q", IfaceID, iface.ExternalIDs[IfaceID], ifaceID)
 		case iface.ExternalIDs[Installed] != "true":
-			return false, fmt.Errorf("ovn-controller has not said %s", Installed)
+			return false, fmt.Errorf("ovn-controller has not reported %s", Installed)
 		}
 		return true, nil
 	})

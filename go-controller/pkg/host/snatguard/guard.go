@@ -143,7 +143,7 @@ func (g *Guard) answerLess(err error) bool {
 		return false
 	}
 	g.early = nil
-	klog.InfoS("Pods are not told of every connection that their node has forgotten and they close", "err", err)
+	klog.InfoS("Not every connection that the node has forgotten is reset when its pod closes it", "err", err)
 	return true
 }
 

@@ -147,7 +147,7 @@ func TestClaimIsWrittenOnce(t *testing.T) {
 	apply(t, w, network, router("a"))
 	records := s.Records()
 	fence := e.fence("a")
-	fence.Confirm = func(context.Context) error { return errors.New("there is nobody to ask") }
+	fence.Confirm = func(context.Context) error { return errors.New("there are no other nodes to ask") }
 	again := connect(t, ovsdb.Config{Address: s.Socket(), Fence: fence})
 	apply(t, again, network, router("a"))
 	if n := s.Records(); n != records {

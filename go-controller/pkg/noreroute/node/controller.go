@@ -89,7 +89,7 @@ func (c *Controller) marksLost(ctx context.Context) (lost, known bool) {
 		if err == nil {
 			return lost, true
 		}
-		klog.V(2).InfoS("Cannot tell yet whether the kernel sees OVN's marks, will retry", "err", err)
+		klog.V(2).InfoS("Cannot determine yet whether the kernel sees OVN's marks, will retry", "err", err)
 		select {
 		case <-ctx.Done():
 			return false, false

@@ -56,7 +56,7 @@ func (n Node) Ensure(ctx context.Context) error {
 		return nil
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		klog.ErrorS(err, "The certificate is of no use, asking for another one")
+		klog.ErrorS(err, "The certificate cannot be used, requesting another one")
 	}
 	if cert, err = n.request(ctx); err != nil {
 		return err

@@ -23,6 +23,6 @@ func (c *Controller) reportAffinity(key string, svc *corev1.Service, s service.S
 	if limit == "" || limit == last || !seen && service.HasAffinity(c.deps.Writer.Rows(service.Owner(key))) {
 		return
 	}
-	klog.V(2).InfoS("The timeout of an affinity is not kept", "service", key, "timeout", s.Affinity)
+	klog.V(2).InfoS("The timeout of a session affinity is not applied", "service", key, "timeout", s.Affinity)
 	c.deps.Recorder.Event(svc, corev1.EventTypeWarning, service.ReasonAffinityTimeout, limit)
 }

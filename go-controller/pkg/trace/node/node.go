@@ -171,7 +171,7 @@ func (h *Handler) pass(w http.ResponseWriter, r *http.Request, node string) {
 	answer, err := h.client.Do(req)
 	if err != nil {
 		var network net.Error
-		klog.V(2).InfoS("Question not passed on", "to", node, "err", err)
+		klog.V(2).InfoS("Trace request not forwarded", "to", node, "err", err)
 		if errors.As(err, &network) && network.Timeout() {
 			http.Error(w, fmt.Sprintf("ovnkube of node %s does not answer within %s", node, h.client.Timeout), http.StatusGatewayTimeout)
 			return
