@@ -140,11 +140,11 @@ const (
 )
 
 // word returns a node's entry in the status of the EgressIP.
-func word(node, address string) string {
+func entry(node, address string) string {
 	return fmt.Sprintf(`{"node":%q,"egressIPs":[%q]}`, node, address)
 }
 
-func words(list ...string) string {
+func entries(list ...string) string {
 	return `{"status":{"programmed":[` + strings.Join(list, ",") + `]}}`
 }
 
@@ -155,7 +155,7 @@ func condition(kind, status string) string {
 // nodeAgents returns the rows about ovnkube-node.
 func nodeAgents() []attempt {
 	const agent = "agent" // on ownNode
-	own, other := word(ownNode, "172.18.0.70"), word(otherNode, "172.18.0.71")
+	own, other := entry(ownNode, "172.18.0.70"), entry(otherNode, "172.18.0.71")
 	notMine := "only its own entry"
 	return []attempt{
 		{agent, nodeKind, ownNode, merge, annotate(hostsKey, `["172.18.0.3"]`), ""},
@@ -170,7 +170,7 @@ func nodeAgents() []attempt {
 		{"pod's token", nodeKind, ownNode, merge, annotate(hostsKey, `["172.18.0.3"]`), ""},
 		{"pod's token", nodeKind, otherNode, merge, annotate(hostsKey, `["172.18.0.3"]`), "another node"},
 		{"token without a node", nodeKind, ownNode, merge, annotate(hostsKey, `["172.18.0.3"]`), "must name its node"},
-		{"token without a node", egressIPKind, "admission:status", merge, words(own, other), "must name its node"},
+		{"token without a node", egressIPKind, "admission:status", merge, entries(own, other), "must name its node"},
 		{agent, nodeKind, otherNode, merge, annotate(hostsKey, `["172.18.0.3"]`), "another node"},
 		{agent, nodeKind, ownNode, merge, annotate(subnetsKey, `{"default":["10.244.77.0/24"]}`), "annotation " + subnetsKey},
 		{agent, nodeKind, ownNode, merge, `{"metadata":{"annotations":{"` + subnetsKey + `":null}}}`, "annotation " + subnetsKey},
@@ -188,30 +188,30 @@ func nodeAgents() []attempt {
 		{agent, egressIPKind, "admission", merge, `{"spec":{"egressIPs":["172.18.0.99"]}}`, `cannot patch resource "egressips"`},
 		{agent, leaseKind, ovnkubeAccounts + "/ovn-kubernetes-master", merge, `{"spec":{"holderIdentity":"me"}}`, `cannot patch resource "leases"`},
 
-		{agent, egressIPKind, "admission:status", merge, words(word(ownNode, "172.18.0.72"), other), ""},
-		{agent, egressIPKind, "admission:status", merge, words(other), ""},
-		{agent, egressIPKind, "unheld:status", merge, words(own), ""},
-		{agent, egressIPKind, "unheld:status", merge, words(other), notMine},
-		{agent, egressIPKind, "unheld:status", merge, words(own, other), notMine},
-		{agent, egressIPKind, "admission:status", merge, words(own), notMine},
-		{agent, egressIPKind, "admission:status", merge, words(own, word(otherNode, "172.18.0.70")), notMine},
-		{agent, egressIPKind, "admission:status", merge, words(own, other, word(lab.ControlPlane, "172.18.0.70")), notMine},
-		{agent, egressIPKind, "crowded:status", merge, words(own, word(lab.ControlPlane, "172.18.0.72"), other), notMine},
-		{agent, egressIPKind, "admission:status", merge, words(own, own, other), "Duplicate"},
+		{agent, egressIPKind, "admission:status", merge, entries(entry(ownNode, "172.18.0.72"), other), ""},
+		{agent, egressIPKind, "admission:status", merge, entries(other), ""},
+		{agent, egressIPKind, "unheld:status", merge, entries(own), ""},
+		{agent, egressIPKind, "unheld:status", merge, entries(other), notMine},
+		{agent, egressIPKind, "unheld:status", merge, entries(own, other), notMine},
+		{agent, egressIPKind, "admission:status", merge, entries(own), notMine},
+		{agent, egressIPKind, "admission:status", merge, entries(own, entry(otherNode, "172.18.0.70")), notMine},
+		{agent, egressIPKind, "admission:status", merge, entries(own, other, entry(lab.ControlPlane, "172.18.0.70")), notMine},
+		{agent, egressIPKind, "crowded:status", merge, entries(own, entry(lab.ControlPlane, "172.18.0.72"), other), notMine},
+		{agent, egressIPKind, "admission:status", merge, entries(own, own, other), "Duplicate"},
 		{agent, egressIPKind, "admission:status", patch, `[{"op":"remove","path":"/status/programmed"}]`, notMine},
 		{agent, egressIPKind, "admission:status", merge, `{"status":{"items":[{"node":"` + ownNode + `","egressIP":"172.18.0.71"}]}}`, "status.items"},
 		{agent, egressIPKind, "admission:status", merge, `{"status":{"conditions":[]}}`, "status.conditions"},
 		{agent, egressIPKind, "admission:status", merge, `{"status":null}`, "may"},
 
 		{agent, egressServices, teamNamespace + "/mine:status", merge, `{"status":{"programmed":{"host":"` + ownNode + `","digest":"x"}}}`, ""},
-		{agent, egressServices, teamNamespace + "/mine:status", merge, `{"status":{"programmed":{"host":"` + lab.ControlPlane + `"}}}`, "not the word of node"},
+		{agent, egressServices, teamNamespace + "/mine:status", merge, `{"status":{"programmed":{"host":"` + lab.ControlPlane + `"}}}`, "may not change status.programmed"},
 		{agent, egressServices, teamNamespace + "/mine:status", merge, `{"status":{"host":"` + otherNode + `"}}`, "status.host"},
-		{agent, egressServices, teamNamespace + "/theirs:status", merge, `{"status":{"programmed":{"host":"` + ownNode + `"}}}`, "not the word of node"},
-		{agent, egressServices, teamNamespace + "/theirs:status", merge, `{"status":{"programmed":null}}`, "not the word of node"},
+		{agent, egressServices, teamNamespace + "/theirs:status", merge, `{"status":{"programmed":{"host":"` + ownNode + `"}}}`, "may not change status.programmed"},
+		{agent, egressServices, teamNamespace + "/theirs:status", merge, `{"status":{"programmed":null}}`, "may not change status.programmed"},
 		{agent, egressServices, teamNamespace + "/theirs:status", merge, `{"status":{"host":"` + ownNode + `","programmed":{"host":"` + ownNode + `"}}}`, "status.host"},
 		{agent, egressServices, teamNamespace + "/all:status", merge, `{"status":{"programmed":{"host":"` + ownNode + `","problem":"p"}}}`, ""},
-		{agent, egressServices, teamNamespace + "/problem:status", merge, `{"status":{"programmed":{"host":"` + ownNode + `","problem":"p"}}}`, "not the word of node"},
-		{agent, egressServices, teamNamespace + "/problem:status", merge, `{"status":{"programmed":null}}`, "not the word of node"},
+		{agent, egressServices, teamNamespace + "/problem:status", merge, `{"status":{"programmed":{"host":"` + ownNode + `","problem":"p"}}}`, "may not change status.programmed"},
+		{agent, egressServices, teamNamespace + "/problem:status", merge, `{"status":{"programmed":null}}`, "may not change status.programmed"},
 		{agent, egressServices, teamNamespace + "/mine:status", merge, `{"status":{"conditions":[]}}`, "status.conditions"},
 	}
 }
@@ -446,8 +446,8 @@ func prepareAdmission(t *testing.T, client dynamic.Interface) {
 			"conditions":[{"type":"Assigned","status":"True","reason":"R","message":"m","lastTransitionTime":"2026-01-01T00:00:00Z"}],
 			"programmed":[%s]}}`, name, ownNode, strings.Join(words, ",")))
 	}
-	egressIP("admission", word(ownNode, "172.18.0.70"), word(otherNode, "172.18.0.71"))
-	egressIP("crowded", word(ownNode, "172.18.0.70"), word(otherNode, "172.18.0.71"), word(lab.ControlPlane, "172.18.0.72"))
+	egressIP("admission", entry(ownNode, "172.18.0.70"), entry(otherNode, "172.18.0.71"))
+	egressIP("crowded", entry(ownNode, "172.18.0.70"), entry(otherNode, "172.18.0.71"), entry(lab.ControlPlane, "172.18.0.72"))
 	egressIP("unheld")
 	for name, status := range map[string]string{
 		"mine":    fmt.Sprintf(`{"host":%q,"programmed":{"host":%q}}`, ownNode, otherNode),

@@ -465,8 +465,7 @@ func (m *moveTest) powerFailure(t *testing.T) {
 		m.longest(t, "power failure", figures.EgressIPFailover, name)
 	}
 	m.inspect(t)
-	m.powerOn(t, holder)
-	m.candidate(t, holder) // otherwise no node could take over at the next failure
+	m.rejoin(t, holder) // otherwise no node could take over at the next failure
 	m.watchMachine(t, holder, lab.ServePort, lab.ServePort, moverIPs)
 	m.back(t)
 }

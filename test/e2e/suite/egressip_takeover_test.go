@@ -86,8 +86,7 @@ func (e *egressIPTest) takeOver(t *testing.T, from, to string, count int) (gaps 
 		}
 	}
 	e.wrong(t, all)
-	e.powerOn(t, from)
-	e.candidate(t, from)
+	e.rejoin(t, from)
 	return gaps
 }
 

@@ -64,8 +64,7 @@ func (s *suite) latency(t *testing.T) {
 			}
 			stood = append(stood, s.wentOn(t, streams, true, took["whole"])...)
 			c.release(host)
-			s.powerOn(t, host)
-			s.candidate(t, host)
+			s.rejoin(t, host)
 			c.tap(t, host)
 			l.runs(t, host, container)
 			e.steered(t, len(nodes)+len(streams))

@@ -10,6 +10,9 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 	"github.com/ovnkube/ovnkube/test/e2e/lab/labtest"
 )
@@ -105,14 +108,38 @@ func (s *suite) egressStatus(ctx context.Context) ([]byte, error) {
 	return out, err
 }
 
-// powerOn starts a node and waits for it and its pods.
-func (s *suite) powerOn(t *testing.T, node string) {
+// rejoin starts a node and waits until it can have egress addresses again. Until its kubelet has
+// reported, the node may look ready as it was before, and then be not ready for some seconds.
+func (s *suite) rejoin(t *testing.T, node string) {
 	t.Helper()
-	on := time.Now()
+	on := s.powerOn(t, node)
+	s.candidate(t, node)
+	err := lab.Until(t.Context(), leakPatience, node+" to report that it is ready", func(ctx context.Context) error {
+		n, err := s.Kube.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for _, c := range n.Status.Conditions {
+			if c.Type == corev1.NodeReady && (c.Status != corev1.ConditionTrue || !c.LastHeartbeatTime.After(on)) {
+				return fmt.Errorf("Ready is %s since %s, reported at %s", c.Status, c.LastTransitionTime, c.LastHeartbeatTime)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// powerOn starts a node and waits for it and its pods. It returns when the node was started.
+func (s *suite) powerOn(t *testing.T, node string) (on time.Time) {
+	t.Helper()
+	on = time.Now()
 	if err := s.Kin.Node(t.Context(), "start", node); err != nil {
 		t.Fatal(err)
 	}
 	s.boots(t, node, on)
+	return on
 }
 
 // boots waits for a node that was started, and for its pods.
