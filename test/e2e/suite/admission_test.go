@@ -139,7 +139,7 @@ const (
 	hostLabel    = "egress-service.k8s.ovn.org/team-web"
 )
 
-// word returns a node's entry in the status of the EgressIP.
+// entry returns a node's entry in the status of the EgressIP.
 func entry(node, address string) string {
 	return fmt.Sprintf(`{"node":%q,"egressIPs":[%q]}`, node, address)
 }
@@ -439,12 +439,12 @@ func prepareAdmission(t *testing.T, client dynamic.Interface) {
 	assigned := podWith("Pod", assignedPod, map[string]string{podKey: `{"default":{"ip_addresses":["10.244.1.5/24"]}}`})
 	create(podKind, teamNamespace, strings.Replace(assigned, `"spec":{`, fmt.Sprintf(`"spec":{"nodeName":%q,`, ownNode), 1))
 	create(podKind, teamNamespace, podWith("Pod", gatewayPod, map[string]string{routingKey: othersNamespace, networkKey: "sriov1"}))
-	egressIP := func(name string, words ...string) {
+	egressIP := func(name string, entries ...string) {
 		create(egressIPKind, "", fmt.Sprintf(`{"apiVersion":"k8s.ovn.org/v1","kind":"EgressIP","metadata":{"name":%q},
 			"spec":{"egressIPs":["172.18.0.70"],"namespaceSelector":{"matchLabels":{"none":"here"}}},
 			"status":{"items":[{"node":%q,"egressIP":"172.18.0.70"}],
 			"conditions":[{"type":"Assigned","status":"True","reason":"R","message":"m","lastTransitionTime":"2026-01-01T00:00:00Z"}],
-			"programmed":[%s]}}`, name, ownNode, strings.Join(words, ",")))
+			"programmed":[%s]}}`, name, ownNode, strings.Join(entries, ",")))
 	}
 	egressIP("admission", entry(ownNode, "172.18.0.70"), entry(otherNode, "172.18.0.71"))
 	egressIP("crowded", entry(ownNode, "172.18.0.70"), entry(otherNode, "172.18.0.71"), entry(lab.ControlPlane, "172.18.0.72"))
