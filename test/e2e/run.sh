@@ -12,7 +12,7 @@ shift 2
 
 # Packages and tests that measure, and tests of the same packages that do not.
 measuring=(./metallb ./suite)
-beside='^(TestAdmission|TestInstalled|TestIPv4|TestIPv6|TestOptions)$'
+beside='^(TestAdmission|TestInstalled|TestIPv4|TestIPv6)$'
 # Tests that need the output of a separate make target.
 apart='^TestUpgrade$'
 

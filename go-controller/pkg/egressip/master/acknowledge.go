@@ -37,7 +37,7 @@ func (c *Controller) checkTimeouts(key string, d egressip.Decision, status v1.Eg
 		c.statuses.EnqueueAfter(again, key)
 	}
 	for _, node := range timedOut {
-		klog.InfoS("Node does not acknowledge its assignment", "node", node, "egressIP", key, "within", c.deps.Acknowledge, "owed", pending)
+		klog.InfoS("Node does not acknowledge its assignment", "node", node, "egressIP", key, "within", c.deps.Acknowledge, "pending", pending)
 		c.placement.Enqueue(all)
 	}
 }

@@ -60,7 +60,7 @@ func (c *Controller) patchNodeStatus(ctx context.Context, e *v1.EgressIP, status
 		}
 		_, err = client.Patch(ctx, e.Name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: fieldManager}, "status")
 		if err == nil {
-			klog.V(2).InfoS("Updated the status entry of this node", "egressIP", e.Name, "word", status)
+			klog.V(2).InfoS("Updated the status entry of this node", "egressIP", e.Name, "entry", status)
 			return nil
 		}
 		if attempt == attempts || ctx.Err() != nil {

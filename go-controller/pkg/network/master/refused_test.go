@@ -24,6 +24,20 @@ func (c *cluster) message(name string) string {
 	return ""
 }
 
+// leftByNextMaster starts another master, which must neither change the condition of a node nor write
+// the node at all.
+func (c *cluster) leftByNextMaster(cfg network.Config, node, condition string) {
+	c.t.Helper()
+	c.stop()
+	patches := c.patches(node)
+	c.start(cfg)
+	c.addNode("z", 9)
+	c.wait("the last node", func() bool { return strings.Contains(c.status("z"), network.ReasonReady) })
+	if got, n := c.status(node), c.patches(node)-patches; !strings.Contains(got, condition) || n > 0 {
+		c.t.Errorf("after a restart and %d patches node %s is %s, want %s", n, node, got, condition)
+	}
+}
+
 // TestNodesThatAreCopies: of two nodes with the same system-id, the later one is reported as
 // without network, whether it had another ID before or none, and as available again once its
 // Open vSwitch has another ID. The other node keeps what it has.
@@ -46,14 +60,7 @@ func TestNodesThatAreCopies(t *testing.T) {
 		if m := c.message("b"); !strings.Contains(m, kube.AnnotationChassisID) || !strings.Contains(m, "chassis-a belongs to node a") {
 			t.Errorf("told %q", m)
 		}
-		c.stop() // another master finds this state and leaves it unchanged
-		patches := c.patches("b")
-		c.start(cfg)
-		c.addNode("z", 9)
-		c.wait("the last node", func() bool { return strings.Contains(c.status("z"), network.ReasonReady) })
-		if got, n := c.status("b"), c.patches("b")-patches; !strings.Contains(got, "True "+network.ReasonRefused) || n > 0 {
-			t.Errorf("after a restart and %d patches the copy is %s", n, got)
-		}
+		c.leftByNextMaster(cfg, "b", "True "+network.ReasonRefused)
 		c.edit("b", kube.AnnotationChassisID, "chassis-b")
 		c.wait("the network of b", func() bool { return strings.Contains(c.status("b"), "False "+network.ReasonReady) })
 		if got := c.status("a"); !strings.Contains(got, "False "+network.ReasonReady) {
@@ -76,14 +83,7 @@ func TestRefusedHostAddresses(t *testing.T) {
 		t.Errorf("Event %q", e)
 	}
 	c.wait("its network", func() bool { return strings.Contains(c.status("a"), "False "+network.ReasonReady) })
-	c.stop() // when a master starts, what is refused counts as lasting at once
-	patches := c.patches("a")
-	c.start(cfg)
-	c.addNode("z", 9)
-	c.wait("the last node", func() bool { return strings.Contains(c.status("z"), network.ReasonReady) })
-	if got := c.status("a"); !strings.Contains(got, "False "+network.ReasonReady) || c.patches("a") != patches {
-		t.Errorf("after a restart the node is %s", got)
-	}
+	c.leftByNextMaster(cfg, "a", "False "+network.ReasonReady) // when a master starts, what is refused counts as lasting at once
 }
 
 // TestFailingNetwork: a node that reports that it fails to connect itself, whether it did before or
@@ -105,14 +105,7 @@ func TestFailingNetwork(t *testing.T) {
 			t.Errorf("the condition says %q", got)
 		}
 		c.waitFresh(cfg) // its rows stay as they are
-		c.stop()         // another master leaves it
-		patches := c.patches("a")
-		c.start(cfg)
-		c.addNode("z", 9)
-		c.wait("the last node", func() bool { return strings.Contains(c.status("z"), network.ReasonReady) })
-		if got, n := c.status("a"), c.patches("a")-patches; !strings.Contains(got, "True "+network.ReasonFailing) || n > 0 {
-			t.Errorf("after a restart and %d patches the node is %s", n, got)
-		}
+		c.leftByNextMaster(cfg, "a", "True "+network.ReasonFailing)
 		c.edit("a", kube.AnnotationNetworkFailure, "")
 		c.wait("the end of the failure", func() bool { return !strings.Contains(c.status("a"), network.ReasonFailing) })
 		if got := c.status("a"); worked != strings.Contains(got, "False "+network.ReasonReady) {
