@@ -35,9 +35,11 @@ func newCapture(t *testing.T, s *suite, ports string, right []netip.Addr) *captu
 	return newFilteredCapture(t, s, "udp dst portrange "+ports, right)
 }
 
-// newFilteredCapture captures what matches a tcpdump filter.
+// newFilteredCapture captures what matches a tcpdump filter and was not sent by the outside host: a
+// pod's port may have been translated to the one that the filter names, and then replies match it.
 func newFilteredCapture(t *testing.T, s *suite, filter string, right []netip.Addr) *capture {
 	t.Helper()
+	filter = "(" + filter + ")" + notFrom(lab.OutsideAddresses)
 	c := &capture{suite: s, filter: filter, right: right, taps: map[string]*kin.Attached{},
 		file: fmt.Sprintf("/run/captured-%d", captures.Add(1))}
 	t.Cleanup(func() {
@@ -57,9 +59,7 @@ func (c *capture) tap(t *testing.T, machine string) {
 	t.Helper()
 	filter := c.filter
 	if machine != lab.Outside { // a node forwards thousands of correct packets
-		for _, a := range c.right {
-			filter += " and not src host " + a.String()
-		}
+		filter += notFrom(c.right)
 	}
 	a, err := c.Kin.ExecAttached(machine, "sh", "-c",
 		`tcpdump --immediate-mode -ttnnl -i eth0 "$0" >"$1" 2>"$1.err" & cat >/dev/null; kill $!`, filter, c.file)
@@ -74,6 +74,14 @@ func (c *capture) tap(t *testing.T, machine string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// notFrom returns the part of a tcpdump filter that excludes source addresses.
+func notFrom(sources []netip.Addr) (filter string) {
+	for _, a := range sources {
+		filter += " and not src host " + a.String()
+	}
+	return filter
 }
 
 // release ends the capture on a machine; it may have ended with the machine.

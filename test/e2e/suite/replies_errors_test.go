@@ -19,7 +19,7 @@ const closedPort = speakPort + 1
 func (all repliesTest) errors(t *testing.T) {
 	for _, r := range all {
 		// "Destination unreachable" about datagrams to the port.
-		filter := fmt.Sprintf("((icmp[0] == 3 and icmp[30:2] == %[1]d) or (icmp6 and ip6[40] == 1 and ip6[90:2] == %[1]d))", closedPort)
+		filter := fmt.Sprintf("(icmp[0] == 3 and icmp[30:2] == %[1]d) or (icmp6 and ip6[40] == 1 and ip6[90:2] == %[1]d)", closedPort)
 		sent := newFilteredCapture(t, r.suite, filter, r.ingress)
 		for _, to := range r.ways(t, "closed") {
 			if to.Port() != closedPort { // a node port: the node's address would be the right one

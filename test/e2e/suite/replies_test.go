@@ -42,6 +42,7 @@ func (s *suite) replies(t *testing.T) {
 	e := s.serve(t, "speaker", repliesIngress, func(eg *v1.EgressService) { eg.Spec.OnUnavailable = v1.UnavailableDrop })
 	e.programmed(t, "")
 	ips := s.egressIPOf(t)
+	t.Cleanup(func() { ips.assignable(t) })
 	ips.assignable(t, lab.ControlPlane)
 	ips.create(t, "speaker", repliesIPs, held)
 	all := repliesTest{
@@ -71,7 +72,6 @@ func (s *suite) replies(t *testing.T) {
 	all.step(t, "pods are not ready", func() { all.unready(t) })
 	all.step(t, "pods are on their way out", func() { all.drain(t) })
 	ips.remove(t, "speaker")
-	ips.assignable(t)
 }
 
 // repliesTest has the pods of all features.
