@@ -12,9 +12,9 @@ shift 2
 
 # Packages and tests that measure, and tests of the same packages that do not.
 measuring=(./metallb ./suite)
-beside='^(TestAdmission|TestInstalled|TestIPv4|TestIPv6)$'
-# Tests that need the output of a separate make target.
-apart='^TestUpgrade$'
+beside='^(TestAdmission|TestInstalled|TestIPv4|TestIPv6|TestLocalPaths|TestSharedPaths)$'
+# Tests of separate make targets.
+apart='^(TestUpgrade|TestHighAvailabilityChaos)$'
 
 run() { go test -vet=off -count=1 -p 1 "$@"; }
 

@@ -3,6 +3,7 @@ package suite
 import (
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
@@ -26,10 +27,6 @@ func testCluster(t *testing.T, mode string) {
 	t.Run("ExternalGateways", s.externalGateways)
 	t.Run("EgressNetwork", s.network)
 	t.Run("EgressIP", s.egressIPs)
-	s.in(t, "local", "Trace", s.trace)
-	t.Run("TraceFeatures", s.traceFeatures)
-	t.Run("Combinations", s.combinations)
-	t.Run("WhatIf", s.whatIf)
 	s.once(t, "NodeAnnotations", s.nodeAnnotations)
 	s.once(t, "PodAddresses", s.podAddresses)
 	s.once(t, "EgressSchema", s.schema)
@@ -60,9 +57,23 @@ func testCluster(t *testing.T, mode string) {
 	t.Run("Permissions", s.permissions)
 	t.Run("Datapath", func(t *testing.T) { labtest.Datapath(t, s.Lab) })
 	if t.Failed() { // there are no logs after the deletion
-		labtest.KeepLogs(t.Context(), t, s.Lab, mode)
+		labtest.KeepLogs(t.Context(), t, s.Lab, t.Name())
 	}
 	t.Run("Deletion", func(t *testing.T) { s.deletion(t, before) })
+}
+
+// TestLocalPaths and TestSharedPaths run the tests that measure nothing: which address and which path
+// packets have where features combine, and whether "ovnkube egress" says so.
+func TestLocalPaths(t *testing.T)  { testPaths(t, "local") }
+func TestSharedPaths(t *testing.T) { testPaths(t, "shared") }
+
+func testPaths(t *testing.T, mode string) {
+	s := start(t, mode, func(o *lab.Options) { o.Name = fmt.Sprintf("e2e-%s-paths-%d", mode, os.Getpid()) })
+	s.in(t, "local", "Trace", s.trace)
+	t.Run("TraceFeatures", s.traceFeatures)
+	t.Run("Combinations", s.combinations)
+	t.Run("WhatIf", s.whatIf)
+	t.Run("Permissions", s.permissions)
 }
 
 // once runs a test in one gateway mode only, if what it tests does not depend on the mode, such as
@@ -81,12 +92,15 @@ func (s *suite) in(t *testing.T, mode, name string, test func(*testing.T)) {
 
 // clusterConfig makes the API server log every request, lets the kubelets run static pods, and adds
 // a second wire.
-var clusterConfig = configure("extraArgs: [--vmodule=httplog=3]")
+var clusterConfig = configure(apiServerLog)
 
-// configure returns a kin configuration with settings for the API server.
-func configure(apiServer string) string {
+const apiServerLog = "extraArgs: [--vmodule=httplog=3]"
+
+// configure returns a kin configuration with settings for the API server and more for kubelets.
+func configure(apiServer string, kubelet ...string) string {
+	kubelet = append([]string{"staticPodPath: " + lab.StaticPodPath}, kubelet...)
 	return "apiServer: {" + apiServer + "}\n" +
-		fmt.Sprintf("kubelet: {config: {staticPodPath: %s}}\n", lab.StaticPodPath) +
+		fmt.Sprintf("kubelet: {config: {%s}}\n", strings.Join(kubelet, ", ")) +
 		fmt.Sprintf("networks: [{name: %s, subnets: [%q, %q]}]\n", secondNetwork, secondSubnets[0], secondSubnets[1])
 }
 
@@ -110,7 +124,7 @@ func start(t *testing.T, mode string, change ...func(*lab.Options)) *suite {
 	for _, f := range change {
 		f(&options)
 	}
-	l := labtest.Start(t, mode, options)
+	l := labtest.Start(t, t.Name(), options)
 	s := &suite{Lab: l, mode: mode, installed: options.Install == "manifests", servers: map[string]lab.Pod{}}
 	for _, node := range nodes {
 		if err := l.Serve(t.Context(), node); err != nil {
