@@ -28,11 +28,13 @@ const (
 	Partition Kind = "partition"              // from the node Target
 	Bridge    Kind = "bridge deleted"         // Target
 	Flush     Kind = "flushed"                // everything of one kind, Target, that ovnkube has in the kernel
+	Leader    Kind = "leader killed"          // SIGKILL to the leading member of the database Target, wherever it is
 )
 
 // Fault is one thing that goes wrong.
 type Fault struct {
-	Kind   Kind
+	Kind Kind
+	// Node is where it happens; "" if that is only known when it does.
 	Node   string
 	Target string
 	// For is how long it lasts; 0 if nothing reverts it.
@@ -45,7 +47,9 @@ func (f Fault) String() string {
 	if f.Target != "" {
 		text += " " + f.Target
 	}
-	text += " at " + f.Node
+	if f.Node != "" {
+		text += " at " + f.Node
+	}
 	if f.For > 0 {
 		text += " for " + f.For.String()
 	}
@@ -87,6 +91,8 @@ type Cluster struct {
 	// Bridges are the bridges on every node, Kernel the kinds of state that ovnkube has in every
 	// node's kernel.
 	Bridges, Kernel []string
+	// Databases are the clustered databases.
+	Databases []string
 }
 
 // Process is a process that faults can be injected into.
@@ -98,6 +104,14 @@ type Process struct {
 
 // kinds are the kinds that are drawn; a kind listed twice is drawn twice as often.
 var kinds = []Kind{Kill, Kill, Stop, Stop, CutOff, LinkDown, Loss, Power, APIServer, Disk, Partition, Bridge, Flush}
+
+// kindsFor returns the kinds that can be injected into a cluster.
+func kindsFor(c Cluster) []Kind {
+	if len(c.Databases) == 0 {
+		return kinds
+	}
+	return append(slices.Clone(kinds), Leader, Leader)
+}
 
 // Plan draws steps. The first steps are the same for any number.
 func Plan(seed uint64, number int, cluster Cluster) []Step {
@@ -124,6 +138,9 @@ func Plan(seed uint64, number int, cluster Cluster) []Step {
 // together reports whether two faults can be combined: a process that is gone cannot be stopped,
 // and on a node without power nothing can be done. Two processes may be killed on the same node.
 func together(a, b Fault) bool {
+	if a.Kind == Leader || b.Kind == Leader { // the leader may be on any node
+		return a.Kind == b.Kind && a != b
+	}
 	if a.Kind == Kill && b.Kind == Kill {
 		return a != b
 	}
@@ -133,7 +150,7 @@ func together(a, b Fault) bool {
 
 // draw draws one fault.
 func draw(random *rand.Rand, c Cluster) Fault {
-	f := Fault{Kind: pick(random, kinds), Node: pick(random, c.Nodes), For: between(random, 2, 10)}
+	f := Fault{Kind: pick(random, kindsFor(c)), Node: pick(random, c.Nodes), For: between(random, 2, 10)}
 	process := func(tcp bool) {
 		var can []Process
 		for _, p := range slices.Concat(c.Central, c.Local) {
@@ -174,6 +191,8 @@ func draw(random *rand.Rand, c Cluster) Fault {
 		f.Target, f.For = pick(random, c.Bridges), 0
 	case Flush:
 		f.Target, f.For = pick(random, c.Kernel), 0
+	case Leader:
+		f.Node, f.Target, f.For = "", pick(random, c.Databases), 0
 	}
 	return f
 }

@@ -74,7 +74,36 @@ func TestPlanIsPossible(t *testing.T) {
 			t.Errorf("%s was never drawn", kind)
 		}
 	}
+	if drawn[Leader] > 0 {
+		t.Error("a leader fails of databases that are not clustered")
+	}
 	if two < number/12 || two > number/8 {
 		t.Errorf("two at once in %d of %d steps, want a tenth", two, number)
+	}
+}
+
+// TestPlanOfClusteredDatabases checks that leaders fail, alone or with other leaders.
+func TestPlanOfClusteredDatabases(t *testing.T) {
+	clustered := cluster
+	clustered.Databases = []string{"northbound", "southbound"}
+	drawn := map[string]int{}
+	for _, s := range Plan(1, 1000, clustered) {
+		for _, f := range s.Faults {
+			if f.Kind != Leader {
+				continue
+			}
+			drawn[f.Target]++
+			if f.Node != "" || f.For != 0 {
+				t.Errorf("%s: the leader may be anywhere, and nothing reverts its end", s)
+			}
+			for _, other := range s.Faults {
+				if other.Kind != Leader {
+					t.Errorf("%s: both may be on one node", s)
+				}
+			}
+		}
+	}
+	if len(drawn) != 2 {
+		t.Errorf("drawn: %v", drawn)
 	}
 }

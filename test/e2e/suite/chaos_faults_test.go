@@ -16,9 +16,8 @@ import (
 )
 
 // processAt returns the process that a fault is injected into.
-func processAt(t *testing.T, f chaos.Fault) process {
-	t.Helper()
-	p := processOf(t, f.Target)
+func (c *chaosTest) processAt(f chaos.Fault) process {
+	p := c.processes[slices.IndexFunc(c.processes, func(p process) bool { return p.name == f.Target })]
 	p.node = f.Node
 	return p
 }
@@ -57,7 +56,7 @@ func (c *chaosTest) beginOne(t *testing.T, f chaos.Fault) (undo func(context.Con
 	}
 	switch f.Kind {
 	case chaos.Kill, chaos.Stop, chaos.CutOff:
-		p := processAt(t, f)
+		p := c.processAt(f)
 		if f.Kind == chaos.CutOff {
 			return c.drops("inet", f.Node, cutOffRules(p))(ctx)
 		}
@@ -89,6 +88,9 @@ if dd if=/dev/zero of=/var/lib/ovn/full bs=4k count=4096 2>/dev/null; then exit 
 		return nil, exec(ctx, f.Node, "ovs-vsctl", "--timeout=10", "--no-wait", "del-br", f.Target)
 	case chaos.Flush:
 		return nil, exec(ctx, f.Node, "sh", "-ec", flushes[f.Target])
+	case chaos.Leader:
+		c.killLeader(t, f.Target)
+		return nil, nil
 	}
 	return nil, fmt.Errorf("no fault of the kind %q", f.Kind)
 }

@@ -39,8 +39,11 @@ const (
 // chaosTest is the chaos test on one cluster.
 type chaosTest struct {
 	*faultTest
+	processes []process // that faults are injected into
 	// states are the states of the cluster by where the addresses are.
 	states map[string]lab.State
+	// clustered reports whether the databases have members on all nodes.
+	clustered bool
 	// late reports whether the EgressIP that comes and goes exists.
 	late  bool
 	table strings.Builder
@@ -52,19 +55,24 @@ type chaosTest struct {
 // and the databases and hosts are in the same state as whenever the addresses were there. The
 // number of faults is CHAOS_FAULTS; they are drawn from CHAOS_SEED or a new seed.
 func (s *suite) chaos(t *testing.T) {
+	s.smallDisk(t)
+	c := &chaosTest{faultTest: s.newFaultTest(t), processes: processes, states: map[string]lab.State{}}
+	c.run(t, "chaos", chaosCluster(processes))
+}
+
+// run injects the faults. The make target is printed together with the seed.
+func (c *chaosTest) run(t *testing.T, target string, cluster chaos.Cluster) {
 	seed := rand.Uint64()
 	if n, err := strconv.ParseUint(os.Getenv("CHAOS_SEED"), 10, 64); err == nil {
 		seed = n
 	}
 	number := number("CHAOS_FAULTS", 0)
-	steps := chaos.Plan(seed, number, chaosCluster())
-	repeat := fmt.Sprintf("make chaos SEED=%d CHAOS_FAULTS=%d", seed, number)
+	steps := chaos.Plan(seed, number, cluster)
+	repeat := fmt.Sprintf("make %s SEED=%d CHAOS_FAULTS=%d", target, seed, number)
 	t.Logf("to do this again: %s", repeat)
 	for _, step := range steps {
 		t.Log(step)
 	}
-	s.smallDisk(t)
-	c := &chaosTest{faultTest: s.newFaultTest(t), states: map[string]lab.State{}}
 	t.Cleanup(func() { c.egress.remove(t, lateName) })
 	c.sameAsEver(t, chaosForgets)
 	for _, step := range steps {
@@ -77,7 +85,7 @@ func (s *suite) chaos(t *testing.T) {
 }
 
 // chaosCluster returns what faults can be injected into.
-func chaosCluster() chaos.Cluster {
+func chaosCluster(processes []process) chaos.Cluster {
 	c := chaos.Cluster{Nodes: nodes, Bridges: []string{"breth0", "br-int"}, Kernel: []string{"iptables", "nftables", "rules"}}
 	for _, p := range processes {
 		one := chaos.Process{Name: p.name, TCP: p.cut != ""}
@@ -186,8 +194,11 @@ func (c *chaosTest) step(t *testing.T, step chaos.Step) {
 	fmt.Fprintf(&c.table, "%-80s %5.1f %5.1f %5.1f s\n", step, placed.Seconds(), flowed.Seconds(), state.Seconds())
 	for _, f := range step.Faults {
 		if f.Kind == chaos.Kill || f.Kind == chaos.Stop || f.Kind == chaos.CutOff {
-			c.atWork(t, processAt(t, f))
+			c.atWork(t, c.processAt(f))
 		}
+	}
+	if c.clustered {
+		(&haTest{c.faultTest}).whole(t)
 	}
 	if step.Change {
 		c.leavesAs(t, c.spare, map[bool][]netip.Addr{true: lateIPs}[c.late]...)

@@ -298,10 +298,18 @@ func (h *haTest) killMaster(t *testing.T) {
 	t.Fatalf("the lease is %s's", *lease.Spec.HolderIdentity)
 }
 
-// masterLogs returns the logs of the masters.
+// masterLogs returns the logs of the masters, including those of containers that ended.
 func (s *suite) masterLogs(ctx context.Context) (string, error) {
 	if !s.installed {
 		return s.Kin.Logs(ctx, lab.ControlPlane, "ovnkube-master")
 	}
-	return lab.Run(ctx, append(s.Kubectl(), "--namespace="+systemNamespace, "logs", "--selector=app=ovnkube-master", "--tail=-1")...)
+	var all strings.Builder
+	for _, node := range nodes {
+		out, err := s.Kin.Exec(ctx, node, "find", "/var/log/pods", "-path", "*/"+systemNamespace+"_ovnkube-master-*.log", "-exec", "cat", "{}", "+")
+		if err != nil {
+			return "", err
+		}
+		all.WriteString(out)
+	}
+	return all.String(), nil
 }
