@@ -254,11 +254,11 @@ cluster-binaries: build ## Build Kubernetes and the images of the clusters, unle
 	@$(KIN) build
 
 .PHONY: demo
-demo: deps cluster-binaries ## Watch an EgressService fail over on a real cluster (DEMO_KEEP=1 leaves the cluster)
+demo: deps cluster-binaries image ## Watch an EgressService fail over on a real cluster (DEMO_KEEP=1 leaves the cluster)
 	cd test/e2e && KIN=$(KIN) go run ./demo
 
 .PHONY: cluster-up
-cluster-up: deps cluster-binaries ## Create a local cluster (CLUSTER, NODES, GATEWAY_MODE, IP_FAMILY)
+cluster-up: deps cluster-binaries image ## Create a local cluster (CLUSTER, NODES, GATEWAY_MODE, IP_FAMILY)
 	@$(KIN) create cluster --name $(CLUSTER) --nodes $(NODES) --gateway-mode $(GATEWAY_MODE) --ip-family $(IP_FAMILY)
 
 .PHONY: cluster-down

@@ -36,7 +36,7 @@ func demo(ctx context.Context) (err error) {
 	}
 	fmt.Printf("=== A cluster of three nodes, gateway mode %s, and a host outside\n\n", mode)
 	l, err := lab.Start(ctx, lab.Options{
-		Name: "demo", GatewayMode: mode, Log: os.Stdout,
+		Name: "demo", GatewayMode: mode, Install: "manifests", Log: os.Stdout,
 		Announce: func(args []string) { fmt.Printf("$ kin %s\n", strings.Join(args, " ")) },
 	})
 	if err != nil {

@@ -46,8 +46,8 @@ type Options struct {
 	Config string
 	// NoOvnkube creates a cluster without a network.
 	NoOvnkube bool
-	// Install is how ovnkube is installed on the nodes: "manifests", or empty to run it as
-	// processes.
+	// Install is how ovnkube is installed on the nodes: "manifests" or "processes"; empty for kin's
+	// default.
 	Install string
 }
 

@@ -48,7 +48,8 @@ type Options struct {
 	IPFamily string
 	// Config is a kin configuration; empty for kin's default.
 	Config string
-	// Install is as in kin.Options.
+	// Install is "manifests" or "processes", as in kin.Options; empty for processes, which tests
+	// can stop and start one by one.
 	Install string
 	// Before is called when the nodes exist but nothing of ovnkube is installed yet; ovnkube is
 	// installed afterwards, the way users do it. May be nil; only with Install "manifests".
@@ -100,7 +101,7 @@ func Start(ctx context.Context, o Options) (lab *Lab, err error) {
 			lab = nil
 		}
 	}()
-	create := kin.Options{Nodes: 3, GatewayMode: o.GatewayMode, IPFamily: cmp.Or(o.IPFamily, "dual"), Install: o.Install, NoOvnkube: o.Before != nil}
+	create := kin.Options{Nodes: 3, GatewayMode: o.GatewayMode, IPFamily: cmp.Or(o.IPFamily, "dual"), Install: cmp.Or(o.Install, "processes"), NoOvnkube: o.Before != nil}
 	lab.family = create.IPFamily
 	if o.Config != "" {
 		if create.Config, err = lab.WriteFile("kin.yaml", o.Config); err != nil {

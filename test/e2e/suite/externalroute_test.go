@@ -90,13 +90,14 @@ func (s *suite) externalGateways(t *testing.T) {
 	s.sameState(t, before)
 }
 
-// TestIPv4 and TestIPv6 run, on single-stack clusters, the tests that may behave differently there.
+// TestIPv4 and TestIPv6 run, on single-stack clusters from the manifests, the tests that may behave
+// differently there.
 func TestIPv4(t *testing.T) { testFamily(t, "ipv4", "shared") }
 func TestIPv6(t *testing.T) { testFamily(t, "ipv6", "local") }
 
 func testFamily(t *testing.T, family, mode string) {
 	s := start(t, mode, func(o *lab.Options) {
-		o.Name, o.IPFamily = fmt.Sprintf("e2e-%s-%d", family, os.Getpid()), family
+		o.Name, o.IPFamily, o.Install = fmt.Sprintf("e2e-%s-%d", family, os.Getpid()), family, "manifests"
 		o.Config += fmt.Sprintf("ovnkube: {args: [--exgw-interface=%s]}\n", secondDevice)
 	})
 	g := newGatewayTest(t, s)

@@ -70,7 +70,7 @@ func createCommand() *cli.Command {
 				networkFlag(),
 				&cli.StringFlag{Name: "config", Usage: "configuration `FILE`; flags override it"},
 				&cli.DurationFlag{Name: "wait", Usage: "how long to wait for the control plane, and again for the nodes", EnvVars: []string{"KIN_WAIT"}, Value: 2 * time.Minute},
-				&cli.StringFlag{Name: "install", Usage: "ovnkube and OVN as processes of the nodes, or as pods from its manifests: processes or manifests", EnvVars: []string{"KIN_INSTALL"}, Value: cluster.InstallProcesses},
+				&cli.StringFlag{Name: "install", Usage: "ovnkube and OVN as pods from its manifests, or as processes of the nodes: manifests or processes", EnvVars: []string{"KIN_INSTALL"}, Value: cluster.InstallManifests},
 				&cli.StringFlag{Name: "image", Usage: "archive `FILE` of ovnkube's image, which make image builds, for --install manifests", EnvVars: []string{"KIN_IMAGE"}, Value: home("..", "image.tar")},
 				&cli.BoolFlag{Name: "no-ovnkube", Usage: "no network: nodes register but do not become ready"},
 				&cli.BoolFlag{Name: "retain", Usage: "leave what there is standing when creation fails"},
@@ -129,11 +129,11 @@ func checkInstall(c *cli.Context) error {
 		return nil
 	case cluster.InstallManifests:
 		if _, err := os.Stat(c.String("image")); err != nil {
-			return fmt.Errorf("--image: %w; make image builds it", err)
+			return fmt.Errorf("--image: %w; make image builds it, and --install processes needs none", err)
 		}
 		return nil
 	default:
-		return fmt.Errorf("--install: %q is not a way to install ovnkube; allowed: %s, %s", way, cluster.InstallProcesses, cluster.InstallManifests)
+		return fmt.Errorf("--install: %q is not a way to install ovnkube; allowed: %s, %s", way, cluster.InstallManifests, cluster.InstallProcesses)
 	}
 }
 
