@@ -10,8 +10,9 @@ import (
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 )
 
-// clusteredFollowed is followed for a member of the databases, which may not be the leader.
-var clusteredFollowed = append([]string{"ovn-nbctl", "--no-leader-only"}, followed[1:]...)
+// clusteredFollowed is followed for the member of the northbound database on a node, which may not be
+// the leader.
+var clusteredFollowed = append([]string{"ovn-nbctl", "--no-leader-only", "--db=unix:/run/ovn/ovnnb_db.sock"}, followed[1:]...)
 
 // clusteredProcesses are the processes of a cluster with three masters and clustered databases. All
 // but the API server run on every node.

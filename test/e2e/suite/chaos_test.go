@@ -66,7 +66,7 @@ func (c *chaosTest) run(t *testing.T, target string, cluster chaos.Cluster) {
 	if n, err := strconv.ParseUint(os.Getenv("CHAOS_SEED"), 10, 64); err == nil {
 		seed = n
 	}
-	number := number("CHAOS_FAULTS", 0)
+	number := number("CHAOS_FAULTS", 10)
 	steps := chaos.Plan(seed, number, cluster)
 	repeat := fmt.Sprintf("make %s SEED=%d CHAOS_FAULTS=%d", target, seed, number)
 	t.Logf("to do this again: %s", repeat)
