@@ -156,9 +156,11 @@ func (c *chaosTest) step(t *testing.T, step chaos.Step) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	lasted := longest(step)
 	for _, f := range step.Faults {
 		if f.Kind == chaos.Power {
 			c.comesBack(t, f.Node, begun.Add(f.For))
+			lasted = time.Since(begun)
 		}
 	}
 	over := time.Now()
@@ -180,8 +182,8 @@ func (c *chaosTest) step(t *testing.T, step chaos.Step) {
 	}
 	placed := c.took(t, "all was in place", over, limit)
 	// TCP may back off for as long as it has already been retransmitting in vain.
-	c.flowWithin(t, limit+longest(step)+chaosReady)
-	flowed := c.took(t, "all connections carried traffic", over, limit+longest(step))
+	c.flowWithin(t, limit+lasted+chaosReady)
+	flowed := c.took(t, "all connections carried traffic", over, limit+lasted)
 	where := c.sameAsEver(t, chaosForgets+chaosReady)
 	settled := limit
 	if where != before || c.deaths(t) != deaths { // they may have moved for a moment
