@@ -18,6 +18,9 @@ import (
 // interval is how often a member checks its cluster.
 const interval = 5 * time.Second
 
+// notInCluster is what a server says about a database that it no longer serves.
+const notInCluster = "unknown cluster"
+
 // Maintain maintains the clusters of members until ctx is done: see once.
 func Maintain(ctx context.Context, members []Member) {
 	last := ""
@@ -41,13 +44,20 @@ func Maintain(ctx context.Context, members []Member) {
 
 // once removes other members with this member's address from the cluster: such a member used this node's disk
 // before it was lost, and counts for the majority although it never returns. If this member leads, it also upgrades
-// the database to a newer schema.
+// the database to a newer schema. And it ends a server that has left its cluster.
 func (m Member) once(ctx context.Context) error {
 	db := m.Database
 	if _, err := os.Stat(db.Control); errors.Is(err, fs.ErrNotExist) {
 		return nil // its server is about to start
 	}
 	text, err := run(ctx, "ovs-appctl", "--timeout=5", "-t", db.Control, "cluster/status", db.Schema)
+	if err != nil && strings.Contains(err.Error(), notInCluster) {
+		// It could not write its file, for example because the disk was full. It stays like this when it could
+		// write again, but rejoins its cluster when it is restarted, as containers are.
+		klog.InfoS("Ending the server, which left its cluster because of an error of its disk", "database", db.Name)
+		_, err = run(ctx, "ovs-appctl", "--timeout=5", "-t", db.Control, "exit")
+		return err
+	}
 	if err != nil {
 		return err
 	}

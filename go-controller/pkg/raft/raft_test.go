@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -414,5 +415,49 @@ func TestUpgrade(t *testing.T) {
 				t.Errorf("installed %s: %s, want %s", step.installed, got, step.want)
 			}
 		}
+	}
+}
+
+// TestFullDisk fills the disk of a member, whose server then leaves the cluster for good. The member is back once
+// it has been ended and started again.
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	dir := filepath.Dir(c.database(0).File)
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	c.begin(3)
+	full := filepath.Join(dir, "full")
+	if err := os.WriteFile(full, make([]byte, 1<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
+		t.Fatal(err)
+	}
+	// More than what is left of the last block of the file.
+	c.ask(1, "ls-add", "large", "--", "set", "Logical_Switch", "large", "external_ids:large="+strings.Repeat("x", 8<<10))
+	db := c.database(0)
+	eventually.Succeeds(t, "the server to leave the cluster", func() error {
+		if out, err := run(t.Context(), "ovs-appctl", "-t", db.Control, "cluster/status", db.Schema); err == nil || !strings.Contains(err.Error(), notInCluster) {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	})
+	if err := c.member(0).once(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.servers[0].Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(full); err != nil {
+		t.Fatal(err)
+	}
+	c.serve(0)
+	c.count(0, 3)
+	if got := c.ask(0, "--bare", "--columns=name", "list", "Logical_Switch"); got != "large" {
+		t.Errorf("it has %q", got)
 	}
 }
