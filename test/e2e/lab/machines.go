@@ -3,6 +3,7 @@ package lab
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -92,19 +93,23 @@ func (l *Lab) DatapathErrors(ctx context.Context, node string) (string, error) {
 	return crashes.String(), nil
 }
 
-// ExportLogs writes the logs of the given machines to files in dir.
-func (l *Lab) ExportLogs(ctx context.Context, dir string, machines ...string) error {
+// ExportLogs writes the logs of the given nodes and of their pods to files in dir. It continues after
+// errors: a node may have no power.
+func (l *Lab) ExportLogs(ctx context.Context, dir string, nodes ...string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("make the directory of logs: %w", err)
 	}
-	for _, m := range machines {
-		log, err := l.Kin.Logs(ctx, m)
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(filepath.Join(dir, m+".log"), []byte(log), 0o644); err != nil {
-			return fmt.Errorf("write log: %w", err)
+	var errs []error
+	for _, node := range nodes {
+		daemons, err := l.Kin.Logs(ctx, node)
+		errs = append(errs, err)
+		pods, err := l.Kin.Exec(ctx, node, "find", "/var/log/pods", "-name", "*.log", "-exec", "tail", "-n", "+1", "{}", "+")
+		errs = append(errs, err)
+		for name, log := range map[string]string{node + ".log": daemons, node + "-pods.log": pods} {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(log), 0o644); err != nil {
+				errs = append(errs, fmt.Errorf("write log: %w", err))
+			}
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }

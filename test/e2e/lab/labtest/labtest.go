@@ -64,7 +64,6 @@ func KeepLogs(ctx context.Context, t *testing.T, l *lab.Lab, name string) {
 	dir = filepath.Join(dir, name)
 	if err := l.ExportLogs(ctx, dir, Nodes...); err != nil {
 		t.Logf("keep logs: %v", err)
-		return
 	}
 	t.Logf("logs of the cluster are in %s", dir)
 }
