@@ -18,9 +18,6 @@ import (
 // interval is how often a member checks its cluster.
 const interval = 5 * time.Second
 
-// notInCluster is what a server says about a database that it no longer serves.
-const notInCluster = "unknown cluster"
-
 // Maintain maintains the clusters of members until ctx is done: see once.
 func Maintain(ctx context.Context, members []Member) {
 	last := ""
@@ -51,9 +48,7 @@ func (m Member) once(ctx context.Context) error {
 		return nil // its server is about to start
 	}
 	text, err := run(ctx, "ovs-appctl", "--timeout=5", "-t", db.Control, "cluster/status", db.Schema)
-	if err != nil && strings.Contains(err.Error(), notInCluster) {
-		// It could not write its file, for example because the disk was full. It stays like this when it could
-		// write again, but rejoins its cluster when it is restarted, as containers are.
+	if failed(text, err) {
 		klog.InfoS("Ending the server, which left its cluster because of an error of its disk", "database", db.Name)
 		_, err = run(ctx, "ovs-appctl", "--timeout=5", "-t", db.Control, "exit")
 		return err
@@ -98,6 +93,16 @@ func upgrade(ctx context.Context, db Database) error {
 	klog.InfoS("Converting the database", "database", db.Name, "from", have, "to", want)
 	_, err = run(ctx, "ovsdb-client", "--timeout=60", "convert", db.Socket, db.SchemaFile)
 	return err
+}
+
+// failed reports whether a server, with the given answer to cluster/status, could not write its file, for example
+// because the disk was full. Then it has left its cluster: it stays like this when it could write again, but
+// rejoins when it is restarted, as containers are.
+func failed(status string, err error) bool {
+	if err != nil { // it no longer serves the database
+		return strings.Contains(err.Error(), "unknown cluster")
+	}
+	return slices.Contains(strings.Split(status, "\n"), "Status: failed")
 }
 
 // clusterStatus is the part of a server's cluster status that is needed.

@@ -195,7 +195,7 @@ func (b *Barrier) session(ctx context.Context) error {
 		return err
 	}
 	defer c.Close()
-	lost := c.DisconnectNotify()
+	lost := c.Lost()
 	rows := c.Cache()
 	if rows == nil {
 		return fmt.Errorf("lost the connection to %s", b.southbound.Address)

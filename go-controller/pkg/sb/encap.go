@@ -97,7 +97,7 @@ func (e EncapPort) session(ctx context.Context) error {
 		default:
 		}
 	}
-	lost := c.DisconnectNotify()
+	lost := c.Lost()
 	if rows := c.Cache(); rows != nil {
 		rows.AddEventHandler(&cache.EventHandlerFuncs{
 			AddFunc:    func(string, model.Model) { poke() },

@@ -136,7 +136,7 @@ func (p *Ports) session(ctx context.Context) error {
 		return err
 	}
 	defer c.Close()
-	lost := c.DisconnectNotify()
+	lost := c.Lost()
 	row := &portBinding{}
 	fields := []any{&row.Name, &row.Datapath, &row.TunnelKey, &row.MAC, &row.Options}
 	option := client.WithTable(row, fields...)

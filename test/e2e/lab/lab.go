@@ -143,7 +143,7 @@ func (l *Lab) connect(ctx context.Context) error {
 	if l.rest, err = clientcmd.BuildConfigFromFlags("", l.Kubeconfig); err != nil {
 		return fmt.Errorf("read kubeconfig: %w", err)
 	}
-	l.rest.QPS, l.rest.Burst = 50, 100
+	l.rest.QPS = -1 // no limit, whose errors would hide what Until waits for
 	if l.Kube, err = kubernetes.NewForConfig(l.rest); err != nil {
 		return fmt.Errorf("make a Kubernetes client: %w", err)
 	}

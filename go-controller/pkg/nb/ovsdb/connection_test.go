@@ -1,0 +1,93 @@
+package ovsdb
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ovn-org/libovsdb/model"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/ovsdbtest"
+)
+
+// dialed is a row that a client of Dial reads.
+type dialed struct {
+	UUID string `ovsdb:"_uuid"`
+	Name string `ovsdb:"name"`
+}
+
+func dialAny(t *testing.T, address string) (*Connection, error) {
+	t.Helper()
+	m, err := model.NewClientDBModel(databaseName, map[string]model.Model{"Logical_Switch": &dialed{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := Dial(t.Context(), m, Config{Address: address, ProbeInterval: 300 * time.Millisecond})
+	if err == nil {
+		t.Cleanup(c.Close)
+	}
+	return c, err
+}
+
+// TestServerHangs: the server of a connection hangs, as after the loss of its node. The connection
+// ends, and another server takes its place at once, although the first one still accepts
+// connections.
+func TestServerHangs(t *testing.T) {
+	t.Parallel()
+	cluster := ovsdbtest.StartCluster(t, 3)
+	c, err := dialAny(t, cluster.Address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	was := c.connection.endpoint
+	for _, s := range cluster.Servers {
+		if s.Socket() == was {
+			s.Freeze()
+			t.Cleanup(s.Thaw)
+		}
+	}
+	eventually.Receive(t, "the end of the connection", c.Lost())
+	eventually.Succeeds(t, "a connection to another server", func() error {
+		c, err = dialAny(t, cluster.Address())
+		return err
+	})
+	if c.connection.endpoint == was {
+		t.Errorf("connected to %s, which hangs", was)
+	}
+}
+
+// TestServerLeavesItsCluster: the server of a connection loses its cluster, and would show old rows.
+func TestServerLeavesItsCluster(t *testing.T) {
+	t.Parallel()
+	cluster := ovsdbtest.StartCluster(t, 3)
+	alone := cluster.Servers[0]
+	c, err := dialAny(t, alone.Socket())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range cluster.Servers[1:] {
+		s.Kill()
+	}
+	eventually.Receive(t, "the end of the connection", c.Lost())
+	if _, err := dialAny(t, alone.Socket()); err == nil || !strings.Contains(err.Error(), "is not connected to its cluster") {
+		t.Errorf("connecting again: %v", err)
+	}
+	cluster.Servers[1].Start()
+	eventually.Succeeds(t, "to connect to the server, which has a majority again", func() error {
+		_, err := dialAny(t, alone.Socket())
+		return err
+	})
+}
+
+// TestConnectionIsClosed: Close ends a connection to a server that is not clustered.
+func TestConnectionIsClosed(t *testing.T) {
+	t.Parallel()
+	s := ovsdbtest.StartNB(t)
+	c, err := dialAny(t, s.Socket())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	eventually.Receive(t, "the end of the connection", c.Lost())
+}
