@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 )
@@ -41,7 +43,7 @@ func Maintain(ctx context.Context, members []Member) {
 
 // once removes other members with this member's address from the cluster: such a member used this node's disk
 // before it was lost, and counts for the majority although it never returns. If this member leads, it also upgrades
-// the database to a newer schema. And it ends a server that has left its cluster.
+// the database to a newer schema. And it ends a server that has left its cluster, once that can rejoin.
 func (m Member) once(ctx context.Context) error {
 	db := m.Database
 	if _, err := os.Stat(db.Control); errors.Is(err, fs.ErrNotExist) {
@@ -49,9 +51,7 @@ func (m Member) once(ctx context.Context) error {
 	}
 	text, err := run(ctx, "ovs-appctl", "--timeout=5", "-t", db.Control, "cluster/status", db.Schema)
 	if failed(text, err) {
-		klog.InfoS("Ending the server, which left its cluster because of an error of its disk", "database", db.Name)
-		_, err = run(ctx, "ovs-appctl", "--timeout=5", "-t", db.Control, "exit")
-		return err
+		return end(ctx, db)
 	}
 	if err != nil {
 		return err
@@ -70,6 +70,24 @@ func (m Member) once(ctx context.Context) error {
 		return nil
 	}
 	return upgrade(ctx, db)
+}
+
+// room is how much space a disk must have for a server to be started again.
+const room = 1 << 20
+
+// end ends a server, so that it is started again, if there is room on its disk. With a full disk, a server that
+// starts would accept changes that it cannot write, and leave a file that it cannot read.
+func end(ctx context.Context, db Database) error {
+	var disk unix.Statfs_t
+	if err := unix.Statfs(filepath.Dir(db.File), &disk); err != nil {
+		return fmt.Errorf("look for room for %s: %w", db.File, err)
+	}
+	if free := disk.Bavail * uint64(disk.Bsize); free < room {
+		return fmt.Errorf("the server has left its cluster, and there is no room for %s: %d bytes are free, less than %d", db.File, free, room)
+	}
+	klog.InfoS("Ending the server, which left its cluster because it could not write its file", "database", db.Name)
+	_, err := run(ctx, "ovs-appctl", "--timeout=5", "-t", db.Control, "exit")
+	return err
 }
 
 // upgrade converts the database to the installed schema if that is newer. An older one means that this member has

@@ -436,13 +436,13 @@ func TestFailed(t *testing.T) {
 	}
 }
 
-// TestFullDisk fills the disk of a member, whose server then leaves the cluster for good. The member is back once
-// it has been ended and started again.
+// TestFullDisk fills the disk of the leader, whose server then leaves the cluster for good. The member is back once
+// there is room, and the server has been ended and started again.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	dir := filepath.Dir(c.database(0).File)
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=3m"); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -452,7 +452,7 @@ func TestFullDisk(t *testing.T) {
 	})
 	c.begin(3)
 	full := filepath.Join(dir, "full")
-	if err := os.WriteFile(full, make([]byte, 1<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
+	if err := os.WriteFile(full, make([]byte, 3<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
 		t.Fatal(err)
 	}
 	// More than what is left of the last block of the file.
@@ -464,13 +464,16 @@ func TestFullDisk(t *testing.T) {
 		}
 		return nil
 	})
+	if err := c.member(0).once(t.Context()); err == nil || !strings.Contains(err.Error(), "there is no room") {
+		t.Fatalf("while the disk is full: %v", err)
+	}
+	if err := os.Remove(full); err != nil {
+		t.Fatal(err)
+	}
 	if err := c.member(0).once(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.servers[0].Wait(); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Remove(full); err != nil {
 		t.Fatal(err)
 	}
 	c.serve(0)
