@@ -23,10 +23,11 @@ const interval = 5 * time.Second
 // Maintain maintains the clusters of members until ctx is done: see once.
 func Maintain(ctx context.Context, members []Member) {
 	last := ""
+	absent := make([]int, len(members))
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		var errs []error
-		for _, m := range members {
-			if err := m.once(ctx); err != nil {
+		for i, m := range members {
+			if err := m.once(ctx, &absent[i]); err != nil {
 				errs = append(errs, fmt.Errorf("database %s: %w", m.Database.Name, err))
 			}
 		}
@@ -43,12 +44,17 @@ func Maintain(ctx context.Context, members []Member) {
 
 // once removes other members with this member's address from the cluster: such a member used this node's disk
 // before it was lost, and counts for the majority although it never returns. If this member leads, it also upgrades
-// the database to a newer schema. And it ends a server that has left its cluster, once that can rejoin.
-func (m Member) once(ctx context.Context) error {
+// the database to a newer schema. It ends a server that has left its cluster, once that can rejoin, and replaces the
+// file of one that cannot start. absent counts the checks since the server was last seen.
+func (m Member) once(ctx context.Context, absent *int) error {
 	db := m.Database
 	if _, err := os.Stat(db.Control); errors.Is(err, fs.ErrNotExist) {
-		return nil // its server is about to start
+		if *absent++; *absent < absentChecks {
+			return nil // it is about to start
+		}
+		return m.rejoin(ctx)
 	}
+	*absent = 0
 	text, err := run(ctx, "ovs-appctl", "--timeout=5", "-t", db.Control, "cluster/status", db.Schema)
 	if failed(text, err) {
 		return end(ctx, db)
@@ -70,6 +76,40 @@ func (m Member) once(ctx context.Context) error {
 		return nil
 	}
 	return upgrade(ctx, db)
+}
+
+// absentChecks is after how many checks without a server its file is examined.
+const absentChecks = 3
+
+// rejoin replaces this member's file by one of a new member of the same cluster if ovsdb-server cannot read it. The
+// unreadable file is kept next to it.
+func (m Member) rejoin(ctx context.Context) error {
+	db := m.Database
+	if file, err := kindOf(ctx, db.File); err != nil || file != clustered {
+		return err
+	}
+	unlock, err := db.lock()
+	if errors.Is(err, errInUse) {
+		return nil // it has started
+	}
+	if err != nil {
+		return err
+	}
+	_, unreadable := tool(ctx, "check-cluster", db.File)
+	unlock()
+	if unreadable == nil {
+		return nil
+	}
+	id, err := clusterID(ctx, db.File)
+	if err != nil {
+		return err
+	}
+	klog.ErrorS(unreadable, "Replacing the file of the database, which the server cannot read", "database", db.Name, "kept", db.File+".unreadable")
+	if err := os.Rename(db.File, db.File+".unreadable"); err != nil {
+		return err
+	}
+	_, err = m.do(ctx, join, id)
+	return err
 }
 
 // room is how much space a disk must have for a server to be started again.

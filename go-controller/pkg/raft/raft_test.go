@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -234,7 +236,7 @@ func TestLostDisks(t *testing.T) {
 		c.prepare(i)
 		c.serve(i)
 		c.count(i, 4)
-		eventually.Succeeds(t, "the cluster to accept the removal", func() error { return c.member(i).once(t.Context()) })
+		eventually.Succeeds(t, "the cluster to accept the removal", func() error { return c.member(i).once(t.Context(), new(int)) })
 		c.count(i, 3)
 		if got := c.ask(i, "--bare", "--columns=name", "list", "Logical_Switch"); got != "kept" {
 			t.Errorf("member %d has %q", i, got)
@@ -404,7 +406,7 @@ func TestUpgrade(t *testing.T) {
 			m := c.member(i)
 			m.Database.SchemaFile = file
 			db := m.Database
-			if err := m.once(t.Context()); err != nil {
+			if err := m.once(t.Context(), new(int)); err != nil {
 				t.Fatal(err)
 			}
 			got, err := run(t.Context(), "ovsdb-client", "get-schema-version", "--no-leader-only", db.Socket, db.Schema)
@@ -464,13 +466,13 @@ func TestFullDisk(t *testing.T) {
 		}
 		return nil
 	})
-	if err := c.member(0).once(t.Context()); err == nil || !strings.Contains(err.Error(), "there is no room") {
+	if err := c.member(0).once(t.Context(), new(int)); err == nil || !strings.Contains(err.Error(), "there is no room") {
 		t.Fatalf("while the disk is full: %v", err)
 	}
 	if err := os.Remove(full); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.member(0).once(t.Context()); err != nil {
+	if err := c.member(0).once(t.Context(), new(int)); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.servers[0].Wait(); err != nil {
@@ -480,5 +482,74 @@ func TestFullDisk(t *testing.T) {
 	c.count(0, 3)
 	if got := c.ask(0, "--bare", "--columns=name", "list", "Logical_Switch"); got != "large" {
 		t.Errorf("it has %q", got)
+	}
+}
+
+// TestUnreadableFile takes an entry out of a member's file, as ovsdb-server does when the disk of a follower is full: the
+// server cannot start with such a file. The member joins the cluster anew.
+func TestUnreadableFile(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.begin(3)
+	for _, name := range []string{"a", "b", "c"} {
+		c.ask(2, "ls-add", name)
+	}
+	c.kill(2)
+	db := c.database(2)
+	text, err := os.ReadFile(db.File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	records := strings.SplitAfter(string(text), "\nOVSDB CLUSTER ")
+	for i, r := range records {
+		if strings.Contains(r, `"name":"b"`) {
+			records = slices.Delete(records, i, i+1)
+			break
+		}
+	}
+	if err := os.WriteFile(db.File, []byte(strings.Join(records, "")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(db.Control); err != nil { // a server that ends by itself removes it
+		t.Fatal(err)
+	}
+	absent := 0
+	for range absentChecks {
+		if _, err := os.Stat(db.File + ".unreadable"); err == nil {
+			t.Error("the file was replaced at once, although the server may be about to start")
+		}
+		if err := c.member(2).once(t.Context(), &absent); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.serve(2)
+	c.count(2, 4)
+	eventually.Succeeds(t, "the cluster to accept the removal", func() error { return c.member(2).once(t.Context(), &absent) })
+	c.count(2, 3)
+	if got := c.ask(2, "--bare", "--columns=name", "list", "Logical_Switch"); len(strings.Fields(got)) != 3 {
+		t.Errorf("it has %q", got)
+	}
+}
+
+// TestServerIsDown leaves a file alone whose server does not run, and one whose server has just started.
+func TestServerIsDown(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.begin(2)
+	absent := absentChecks
+	db := c.database(1)
+	if err := os.Rename(db.Control, db.Control+".away"); err != nil {
+		t.Fatal(err)
+	}
+	for _, running := range []bool{true, false} {
+		if !running {
+			c.kill(1)
+		}
+		if err := c.member(1).once(t.Context(), &absent); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(db.File + ".unreadable"); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("server runs: %t: the file was replaced (%v)", running, err)
+		}
 	}
 }

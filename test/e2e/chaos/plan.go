@@ -105,13 +105,12 @@ type Process struct {
 // kinds are the kinds that are drawn; a kind listed twice is drawn twice as often.
 var kinds = []Kind{Kill, Kill, Stop, Stop, CutOff, LinkDown, Loss, Power, APIServer, Disk, Partition, Bridge, Flush}
 
-// kindsFor returns the kinds that are injected into a cluster. A follower of a clustered database whose
-// disk is full leaves a file that ovsdb-server 3.1 cannot read when it is restarted.
+// kindsFor returns the kinds that can be injected into a cluster.
 func kindsFor(c Cluster) []Kind {
 	if len(c.Databases) == 0 {
 		return kinds
 	}
-	return append(slices.DeleteFunc(slices.Clone(kinds), func(k Kind) bool { return k == Disk }), Leader, Leader)
+	return append(slices.Clone(kinds), Leader, Leader)
 }
 
 // Plan draws steps. The first steps are the same for any number.

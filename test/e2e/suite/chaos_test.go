@@ -189,6 +189,9 @@ func (c *chaosTest) step(t *testing.T, step chaos.Step) {
 	if where != before || c.deaths(t) != deaths { // they may have moved for a moment
 		settled = chaosForgets
 	}
+	if c.clustered && (step.Has(chaos.Kill) || step.Has(chaos.Leader)) { // a member may have to join anew
+		settled = chaosForgets
+	}
 	if where != before {
 		t.Logf("now %s", where)
 	}
