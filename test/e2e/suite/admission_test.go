@@ -41,7 +41,7 @@ func TestAdmission(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if err := cluster.Create(t.Context(), kin.Options{Nodes: 3, NoOvnkube: true}); err != nil {
+	if err := cluster.Create(t.Context(), kin.Options{Nodes: 3, NoOvnkube: true, Install: "processes"}); err != nil {
 		t.Fatal(err)
 	}
 	kubeconfig, err := cluster.Kubeconfig(t.Context())
