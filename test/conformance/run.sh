@@ -42,7 +42,7 @@ build() {
 
 create() {
 	"$KIN" delete cluster --name "$NAME"
-	"$KIN" create cluster --name "$NAME" --nodes 3 --ip-family dual --gateway-mode "$GATEWAY_MODE"
+	"$KIN" create cluster --install processes --name "$NAME" --nodes 3 --ip-family dual --gateway-mode "$GATEWAY_MODE"
 	local node image
 	for image in "$OUT"/images/*.tar; do
 		"$KIN" load image --name "$NAME" "$image"
