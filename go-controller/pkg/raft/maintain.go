@@ -49,19 +49,16 @@ func Maintain(ctx context.Context, members []Member) {
 func (m Member) once(ctx context.Context, absent *int) error {
 	db := m.Database
 	if _, err := os.Stat(db.Control); errors.Is(err, fs.ErrNotExist) {
-		if *absent++; *absent < absentChecks {
-			return nil // it is about to start
-		}
-		return m.rejoin(ctx)
+		return m.missed(ctx, absent, nil) // it is about to start
 	}
-	*absent = 0
 	text, err := run(ctx, "ovs-appctl", "--timeout=5", "-t", db.Control, "cluster/status", db.Schema)
 	if failed(text, err) {
 		return end(ctx, db)
 	}
-	if err != nil {
-		return err
+	if err != nil { // a server that was killed leaves its socket
+		return m.missed(ctx, absent, err)
 	}
+	*absent = 0
 	s := parseStatus(text)
 	if !s.member {
 		return nil
@@ -81,6 +78,17 @@ func (m Member) once(ctx context.Context, absent *int) error {
 // absentChecks is after how many checks without a server its file is examined.
 const absentChecks = 3
 
+// missed counts a check that did not find a server, and examines its file after some. Otherwise it returns why.
+func (m Member) missed(ctx context.Context, absent *int, why error) error {
+	if *absent++; *absent < absentChecks {
+		return why
+	}
+	if err := m.rejoin(ctx); err != nil {
+		return err
+	}
+	return why
+}
+
 // rejoin replaces this member's file by one of a new member of the same cluster if ovsdb-server cannot read it. The
 // unreadable file is kept next to it.
 func (m Member) rejoin(ctx context.Context) error {
@@ -97,15 +105,22 @@ func (m Member) rejoin(ctx context.Context) error {
 	}
 	_, unreadable := tool(ctx, "check-cluster", db.File)
 	unlock()
-	if unreadable == nil {
-		return nil
+	if status(unreadable) <= 0 { // it is readable, or the program did not finish
+		return unreadable
+	}
+	if err := hasRoom(db); err != nil {
+		return err
 	}
 	id, err := clusterID(ctx, db.File)
 	if err != nil {
 		return err
 	}
 	klog.ErrorS(unreadable, "Replacing the file of the database, which the server cannot read", "database", db.Name, "kept", db.File+".unreadable")
-	if err := os.Rename(db.File, db.File+".unreadable"); err != nil {
+	kept := db.File + ".unreadable"
+	if err := os.Remove(kept); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.Link(db.File, kept); err != nil { // there is always a file, whenever this process ends
 		return err
 	}
 	_, err = m.do(ctx, join, id)
@@ -115,15 +130,23 @@ func (m Member) rejoin(ctx context.Context) error {
 // room is how much space a disk must have for a server to be started again.
 const room = 1 << 20
 
-// end ends a server, so that it is started again, if there is room on its disk. With a full disk, a server that
-// starts would accept changes that it cannot write, and leave a file that it cannot read.
-func end(ctx context.Context, db Database) error {
+// hasRoom returns an error if there is no room on the disk of a database. With a full disk, a server that starts
+// would accept changes that it cannot write, and leave a file that it cannot read.
+func hasRoom(db Database) error {
 	var disk unix.Statfs_t
 	if err := unix.Statfs(filepath.Dir(db.File), &disk); err != nil {
 		return fmt.Errorf("look for room for %s: %w", db.File, err)
 	}
 	if free := disk.Bavail * uint64(disk.Bsize); free < room {
 		return fmt.Errorf("the server has left its cluster, and there is no room for %s: %d bytes are free, less than %d", db.File, free, room)
+	}
+	return nil
+}
+
+// end ends a server, so that it is started again, if there is room on its disk.
+func end(ctx context.Context, db Database) error {
+	if err := hasRoom(db); err != nil {
+		return err
 	}
 	klog.InfoS("Ending the server, which left its cluster because it could not write its file", "database", db.Name)
 	_, err := run(ctx, "ovs-appctl", "--timeout=5", "-t", db.Control, "exit")

@@ -510,16 +510,13 @@ func TestUnreadableFile(t *testing.T) {
 	if err := os.WriteFile(db.File, []byte(strings.Join(records, "")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Remove(db.Control); err != nil { // a server that ends by itself removes it
-		t.Fatal(err)
-	}
-	absent := 0
+	absent := 0 // the server was killed, so its control socket is there
 	for range absentChecks {
 		if _, err := os.Stat(db.File + ".unreadable"); err == nil {
 			t.Error("the file was replaced at once, although the server may be about to start")
 		}
-		if err := c.member(2).once(t.Context(), &absent); err != nil {
-			t.Fatal(err)
+		if err := c.member(2).once(t.Context(), &absent); err == nil {
+			t.Error("a server that does not answer is no error")
 		}
 	}
 	c.serve(2)
