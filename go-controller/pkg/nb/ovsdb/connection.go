@@ -45,25 +45,38 @@ func (c *connection) dial(ctx context.Context, m model.ClientDBModel, tlsConfig 
 	if err != nil {
 		return nil, fmt.Errorf("set up client for %s: %w", c.endpoint, err)
 	}
+	c.mu.Lock()
+	c.clients = append(c.clients, one)
+	c.mu.Unlock()
+	go c.endWith(one) // before it connects: the library drops a notification that nobody waits for
 	if err := one.Connect(ctx); err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", c.endpoint, err)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if c.ctx.Err() != nil { // ended meanwhile: nothing else would close it
 		go one.Close()
 		return nil, context.Cause(c.ctx)
 	}
-	c.clients = append(c.clients, one)
+	// The library handles the loss of a connection in a goroutine that it starts while it connects.
+	// Only a call orders that goroutine after the ones it waits for.
+	if err := echo(ctx, one); err != nil {
+		return nil, fmt.Errorf("probe %s: %w", c.endpoint, err)
+	}
 	return one, nil
 }
 
 // disconnect closes a client that is no longer needed.
 func (c *connection) disconnect(one client.Client) {
-	c.mu.Lock()
-	c.clients = slices.DeleteFunc(c.clients, func(other client.Client) bool { return other == one })
-	c.mu.Unlock()
+	c.forget(one)
 	one.Close()
+}
+
+// forget takes a client from the open ones, and returns whether it was one of them.
+func (c *connection) forget(one client.Client) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	open := len(c.clients)
+	c.clients = slices.DeleteFunc(c.clients, func(other client.Client) bool { return other == one })
+	return len(c.clients) < open
 }
 
 // end ends the connection. It does not wait for the clients to close, which a hanging server can
@@ -78,13 +91,22 @@ func (c *connection) end(cause error) {
 	c.clients = nil
 }
 
-// endWith ends the connection when a client loses its own.
+// endWith ends the connection when a client that is needed loses its own.
 func (c *connection) endWith(one client.Client) {
 	select {
 	case <-one.DisconnectNotify():
-		c.end(errLost)
+		if c.forget(one) {
+			c.end(errLost)
+		}
 	case <-c.ctx.Done():
 	}
+}
+
+// echo makes the server answer, to an empty transaction: the library's Echo reads the answer even
+// when ctx ended before it arrived, and so while it may be arriving.
+func echo(ctx context.Context, one client.Client) error {
+	_, err := one.Transact(ctx)
+	return err
 }
 
 // probe ends the connection when the server does not answer a client in time.
@@ -101,7 +123,7 @@ func (c *connection) probe(one client.Client, interval time.Duration) {
 		go func() {
 			ctx, cancel := context.WithTimeout(c.ctx, interval)
 			defer cancel()
-			answered <- one.Echo(ctx)
+			answered <- echo(ctx, one)
 		}()
 		// The call may block on a full socket, where its context does not interrupt it.
 		select {
@@ -161,9 +183,7 @@ func (c *connection) watchServer(ctx context.Context, database string, tlsConfig
 	}
 	if !clustered {
 		c.disconnect(watch)
-		return nil
 	}
-	go c.endWith(watch)
 	return nil
 }
 
@@ -172,6 +192,7 @@ func (c *connection) watchServer(ctx context.Context, database string, tlsConfig
 type Connection struct {
 	client.Client
 	connection *connection
+	dials      *sync.WaitGroup // of the Dial that made it
 }
 
 // Dial connects to the endpoints of cfg and returns the first connection to a server that answers
@@ -187,24 +208,31 @@ func Dial(ctx context.Context, m model.ClientDBModel, cfg Config) (*Connection, 
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	type result struct {
 		*Connection
 		err error
 	}
-	results := make(chan result)
+	results, returned := make(chan result), make(chan struct{})
+	defer close(returned)
+	dials := &sync.WaitGroup{}
 	for _, endpoint := range endpoints {
-		go func() {
-			c, err := dial(ctx, m, endpoint, tlsConfig, cfg.ProbeInterval)
+		dials.Go(func() {
+			// The slower ones are not interrupted: the library reads the answer to an interrupted call
+			// while it may be arriving.
+			limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*cfg.ProbeInterval)
+			defer cancel()
+			c, err := dial(limited, m, endpoint, tlsConfig, cfg.ProbeInterval)
+			if err == nil {
+				c.dials = dials
+			}
 			select {
 			case results <- result{c, err}:
-			case <-ctx.Done(): // another one was faster
+			case <-returned: // another one was faster
 				if err == nil {
 					c.Close()
 				}
 			}
-		}()
+		})
 	}
 	var errs []error
 	for range endpoints {
@@ -242,9 +270,8 @@ func dial(ctx context.Context, m model.ClientDBModel, endpoint string, tlsConfig
 	if err != nil {
 		return nil, err
 	}
-	go c.endWith(data)
 	go c.probe(data, probeInterval)
-	return &Connection{data, c}, nil
+	return &Connection{Client: data, connection: c}, nil
 }
 
 // Lost is closed when the connection has ended.

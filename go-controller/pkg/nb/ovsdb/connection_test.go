@@ -23,9 +23,12 @@ func dialAny(t *testing.T, address string) (*Connection, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := Dial(t.Context(), m, Config{Address: address, ProbeInterval: 300 * time.Millisecond})
+	c, err := Dial(t.Context(), m, Config{Address: address, ProbeInterval: time.Second})
 	if err == nil {
-		t.Cleanup(c.Close)
+		t.Cleanup(func() {
+			c.Close()
+			c.dials.Wait() // the library cannot take a server that closes a connection while it is made
+		})
 	}
 	return c, err
 }
@@ -89,5 +92,17 @@ func TestConnectionIsClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Close()
+	eventually.Receive(t, "the end of the connection", c.Lost())
+}
+
+// TestServerIsKilled: the server of a connection that was not used yet is killed.
+func TestServerIsKilled(t *testing.T) {
+	t.Parallel()
+	s := ovsdbtest.StartNB(t)
+	c, err := dialAny(t, s.Socket())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Kill()
 	eventually.Receive(t, "the end of the connection", c.Lost())
 }

@@ -64,7 +64,6 @@ func openSession(ctx context.Context, endpoint string, cfg Config, homes *tableI
 	if s.data, err = s.dial(connectCtx, dbModel, tlsConfig); err != nil {
 		return nil, err
 	}
-	go s.endWith(s.data)
 	if err = s.claim(ctx, cfg); err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package ovsdbtest
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -22,7 +23,7 @@ func StartCluster(t testing.TB, n int) *Cluster {
 	var first string
 	for i := range n {
 		s := newServer(t)
-		local := "tcp:127.0.0.1:" + FreePort(t)
+		local := "unix:" + filepath.Join(s.dir, "raft") // a free port may be taken when the server is restarted
 		if i == 0 {
 			first = local
 			run(t, "ovsdb-tool", "create-cluster", s.db, NorthboundSchema, local)
