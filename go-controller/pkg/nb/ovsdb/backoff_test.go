@@ -2,6 +2,7 @@ package ovsdb
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,7 +18,7 @@ func TestBackoffEnds(t *testing.T) {
 func backoffEnds(t *testing.T, limit time.Duration, endpoints ...string) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &Client{
-			cfg: Config{}.withDefaults(), endpoints: endpoints, tables: newTableIndex(),
+			cfg: Config{Address: strings.Join(endpoints, ",")}.withDefaults(), clustered: len(endpoints) > 1, tables: newTableIndex(),
 			changed: make(chan struct{}), stopped: make(chan struct{}),
 		}
 		c.ctx, c.cancel = context.WithCancel(context.Background())

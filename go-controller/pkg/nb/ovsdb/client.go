@@ -32,7 +32,7 @@ const (
 	clusterBackoff = time.Second
 )
 
-// openTimeout bounds one attempt at one endpoint, including the initial copy of the rows.
+// openTimeout bounds one attempt, including the initial copy of the rows.
 const openTimeout = 2 * time.Minute
 
 // globalMonitor selects the columns of NB_Global that SetGlobal needs.
@@ -42,7 +42,7 @@ var globalMonitor = client.TableMonitor{Table: nbdb.NBGlobalTable, Fields: []str
 // its methods may be called from any goroutine.
 type Client struct {
 	cfg       Config
-	endpoints []string
+	clustered bool // the address has several members
 	tables    *tableIndex
 	ctx       context.Context // ends with Close
 	cancel    context.CancelFunc
@@ -76,7 +76,7 @@ func Connect(ctx context.Context, cfg Config) (*Client, error) {
 		return nil, fmt.Errorf("connect to %s: ssl needs a private key, a certificate and a CA certificate", cfg.Address)
 	}
 	c := &Client{
-		cfg: cfg.withDefaults(), endpoints: endpoints, tables: newTableIndex(),
+		cfg: cfg.withDefaults(), clustered: len(endpoints) > 1, tables: newTableIndex(),
 		changed: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
@@ -138,7 +138,7 @@ func (c *Client) run() {
 	wait := waits.Wait{Part: "northbound", For: "a connection to " + c.cfg.Address, Reason: waits.ReasonDatabase}
 	lost.Set(wait, errors.New("not connected yet"))
 	backoff, limit := minBackoff, maxBackoff
-	if len(c.endpoints) > 1 {
+	if c.clustered {
 		limit = clusterBackoff
 	}
 	for c.ctx.Err() == nil {
@@ -175,19 +175,11 @@ func (c *Client) run() {
 	}
 }
 
-// open tries each endpoint once.
+// open makes one attempt to open a session.
 func (c *Client) open() (*session, error) {
-	var errs []error
-	for _, endpoint := range c.endpoints {
-		ctx, cancel := context.WithTimeout(c.ctx, openTimeout)
-		s, err := openSession(ctx, endpoint, c.cfg, c.tables, dispatcher{c})
-		cancel()
-		if err == nil {
-			return s, nil
-		}
-		errs = append(errs, err)
-	}
-	return nil, errors.Join(errs...)
+	ctx, cancel := context.WithTimeout(c.ctx, openTimeout)
+	defer cancel()
+	return openSession(ctx, c.cfg, c.tables, dispatcher{c})
 }
 
 func (c *Client) publish(s *session, err error) {

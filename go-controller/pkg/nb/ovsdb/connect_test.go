@@ -211,19 +211,51 @@ func TestConnectGivesUpWithItsContext(t *testing.T) {
 // TestFrozenServer uses a server that keeps its connections open but does not answer: only
 // probes can detect this.
 func TestFrozenServer(t *testing.T) {
-	frozen, other := ovsdbtest.StartNB(t), ovsdbtest.StartNB(t)
-	w := connect(t, ovsdb.Config{
-		Address:       frozen.Socket() + "," + other.Socket(),
+	one, other := ovsdbtest.StartNB(t), ovsdbtest.StartNB(t)
+	client, err := ovsdb.Connect(t.Context(), ovsdb.Config{
+		Address:       one.Socket() + "," + other.Socket(),
 		ProbeInterval: 100 * time.Millisecond,
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	w := ovsdb.NewWriter(client)
 	apply(t, w, network, router("a"))
-	frozen.Freeze()
-	defer frozen.Thaw()
+	if client.Endpoint() == other.Socket() {
+		one, other = other, one
+	}
+	one.Freeze()
+	defer one.Thaw()
 	// The listening socket of the frozen server still accepts connections, so the client
-	// must move on to the next address.
+	// must move on to the other address.
 	apply(t, w, network, router("b"))
 	if list := other.Nbctl("lr-list"); !strings.Contains(list, "(b)") {
 		t.Errorf("router b is not on the other server:\n%s", list)
+	}
+}
+
+// TestFrozenLeader: the leader of a cluster hangs. That another one was elected tells of it long
+// before a probe would.
+func TestFrozenLeader(t *testing.T) {
+	c := ovsdbtest.StartCluster(t, 3)
+	client, err := ovsdb.Connect(t.Context(), ovsdb.Config{Address: c.Address(), ProbeInterval: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	w := ovsdb.NewWriter(client)
+	apply(t, w, network, router("a"))
+	was := client.Endpoint()
+	for _, s := range c.Servers {
+		if s.Socket() == was {
+			s.Freeze()
+			defer s.Thaw()
+		}
+	}
+	apply(t, w, network, router("b"))
+	if now := client.Endpoint(); now == was {
+		t.Errorf("still connected to %s", now)
 	}
 }
 

@@ -28,6 +28,11 @@ type connection struct {
 	ctx    context.Context // ends with the connection
 	cancel context.CancelCauseFunc
 
+	clustered bool // so is the database that it was made for
+
+	// attempts are those to connect to the servers of which this one was the first to be accepted.
+	attempts *sync.WaitGroup
+
 	mu      sync.Mutex
 	clients []client.Client // open ones
 }
@@ -118,42 +123,46 @@ func (c *connection) probe(one client.Client, interval time.Duration) {
 		case <-c.ctx.Done():
 			return
 		case <-tick.C:
-		}
-		answered := make(chan error, 1)
-		go func() {
-			ctx, cancel := context.WithTimeout(c.ctx, interval)
-			defer cancel()
-			answered <- echo(ctx, one)
-		}()
-		// The call may block on a full socket, where its context does not interrupt it.
-		select {
-		case <-c.ctx.Done():
-			return
-		case err := <-answered:
-			if err != nil {
-				c.end(fmt.Errorf("probe %s: %w", c.endpoint, err))
-			}
-		case <-time.After(2 * interval):
-			c.end(fmt.Errorf("probe %s: no answer", c.endpoint))
+			c.demandAnswer(one, interval)
 		}
 	}
 }
 
+// demandAnswer ends the connection when the server does not answer a client in time.
+func (c *connection) demandAnswer(one client.Client, timeout time.Duration) {
+	answered := make(chan error, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(c.ctx, timeout)
+		defer cancel()
+		answered <- echo(ctx, one)
+	}()
+	// The call may block on a full socket, where its context does not interrupt it.
+	select {
+	case <-c.ctx.Done():
+	case err := <-answered:
+		if err != nil {
+			c.end(fmt.Errorf("probe %s: %w", c.endpoint, err))
+		}
+	case <-time.After(2 * timeout):
+		c.end(fmt.Errorf("probe %s: no answer", c.endpoint))
+	}
+}
+
 // watchServer returns the error of check for what the server says about a database, and ends the
-// connection when check fails later. It does nothing more if the database is not clustered: then
-// nothing can change.
-func (c *connection) watchServer(ctx context.Context, database string, tlsConfig *tls.Config, check func(*serverdb.Database) error) error {
+// connection when check fails later. It returns the client that it watches with, or nil if the
+// database is not clustered: then nothing can change.
+func (c *connection) watchServer(ctx context.Context, database string, tlsConfig *tls.Config, check func(*serverdb.Database) error) (client.Client, error) {
 	m, err := serverdb.FullDatabaseModel()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	watch, err := c.dial(ctx, m, tlsConfig)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	dbs := watch.Cache()
 	if dbs == nil {
-		return errLost
+		return nil, errLost
 	}
 	checkRow := func(row model.Model) error {
 		db, ok := row.(*serverdb.Database)
@@ -171,111 +180,19 @@ func (c *connection) watchServer(ctx context.Context, database string, tlsConfig
 	monitor.Method = ovsdb.ConditionalMonitorRPC // the only one that the server's own database supports
 	monitor.Tables = []client.TableMonitor{{Table: serverdb.DatabaseTable, Fields: []string{"name", "model", "leader", "connected"}}}
 	if _, err := watch.Monitor(ctx, monitor); err != nil {
-		return fmt.Errorf("monitor the state of %s: %w", c.endpoint, err)
+		return nil, fmt.Errorf("monitor the state of %s: %w", c.endpoint, err)
 	}
 	clustered := false
 	for _, row := range dbs.Table(serverdb.DatabaseTable).RowsShallow() {
 		if err := checkRow(row); err != nil {
-			return err
+			return nil, err
 		}
 		db := row.(*serverdb.Database)
 		clustered = clustered || db.Name == database && db.Model != serverdb.DatabaseModelStandalone
 	}
 	if !clustered {
 		c.disconnect(watch)
+		return nil, nil
 	}
-	return nil
+	return watch, nil
 }
-
-// Connection is a client of a database other than the northbound one, from Dial to the loss of its
-// server.
-type Connection struct {
-	client.Client
-	connection *connection
-	dials      *sync.WaitGroup // of the Dial that made it
-}
-
-// Dial connects to the endpoints of cfg and returns the first connection to a server that answers
-// and, if the database is clustered, is connected to its cluster. The connection, for model m, ends
-// when either is no longer so; it is not restored. The client monitors nothing yet.
-func Dial(ctx context.Context, m model.ClientDBModel, cfg Config) (*Connection, error) {
-	cfg = cfg.withDefaults()
-	endpoints, err := ParseAddress(cfg.Address)
-	if err != nil {
-		return nil, err
-	}
-	tlsConfig, err := cfg.tlsConfig()
-	if err != nil {
-		return nil, err
-	}
-	type result struct {
-		*Connection
-		err error
-	}
-	results, returned := make(chan result), make(chan struct{})
-	defer close(returned)
-	dials := &sync.WaitGroup{}
-	for _, endpoint := range endpoints {
-		dials.Go(func() {
-			// The slower ones are not interrupted: the library reads the answer to an interrupted call
-			// while it may be arriving.
-			limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*cfg.ProbeInterval)
-			defer cancel()
-			c, err := dial(limited, m, endpoint, tlsConfig, cfg.ProbeInterval)
-			if err == nil {
-				c.dials = dials
-			}
-			select {
-			case results <- result{c, err}:
-			case <-returned: // another one was faster
-				if err == nil {
-					c.Close()
-				}
-			}
-		})
-	}
-	var errs []error
-	for range endpoints {
-		select {
-		case r := <-results:
-			if r.err == nil {
-				return r.Connection, nil
-			}
-			errs = append(errs, r.err)
-		case <-ctx.Done():
-			return nil, fmt.Errorf("connect to %s: %w", cfg.Address, errors.Join(append(errs, ctx.Err())...))
-		}
-	}
-	return nil, errors.Join(errs...)
-}
-
-// dial connects to one endpoint.
-func dial(ctx context.Context, m model.ClientDBModel, endpoint string, tlsConfig *tls.Config, probeInterval time.Duration) (_ *Connection, err error) {
-	c := newConnection(endpoint)
-	defer func() {
-		if err != nil {
-			c.end(err)
-		}
-	}()
-	err = c.watchServer(ctx, m.Name(), tlsConfig, func(db *serverdb.Database) error {
-		if !db.Connected {
-			return fmt.Errorf("%s is not connected to its cluster", endpoint)
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	data, err := c.dial(ctx, m, tlsConfig)
-	if err != nil {
-		return nil, err
-	}
-	go c.probe(data, probeInterval)
-	return &Connection{Client: data, connection: c}, nil
-}
-
-// Lost is closed when the connection has ended.
-func (c *Connection) Lost() <-chan struct{} { return c.connection.ctx.Done() }
-
-// Close ends the connection.
-func (c *Connection) Close() { c.connection.end(errLost) }

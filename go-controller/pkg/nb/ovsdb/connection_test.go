@@ -27,7 +27,7 @@ func dialAny(t *testing.T, address string) (*Connection, error) {
 	if err == nil {
 		t.Cleanup(func() {
 			c.Close()
-			c.dials.Wait() // the library cannot take a server that closes a connection while it is made
+			c.connection.attempts.Wait() // the library cannot take a server that closes a connection while it is made
 		})
 	}
 	return c, err

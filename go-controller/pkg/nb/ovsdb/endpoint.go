@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ovn-org/libovsdb/ovsdb/serverdb"
+
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/pki"
 )
@@ -55,6 +57,20 @@ func (c Config) withDefaults() Config {
 		c.TransactTimeout = time.Minute
 	}
 	return c
+}
+
+// target returns the database with a name at the address of c.
+func (c Config) target(database string, accept func(endpoint string, db *serverdb.Database) error) (*target, error) {
+	c = c.withDefaults()
+	endpoints, err := ParseAddress(c.Address)
+	if err != nil {
+		return nil, err
+	}
+	tlsConfig, err := c.tlsConfig()
+	if err != nil {
+		return nil, err
+	}
+	return &target{endpoints, database, tlsConfig, c.ProbeInterval, accept}, nil
 }
 
 // ParseAddress splits a comma-separated list of endpoints and checks each.

@@ -31,24 +31,11 @@ type session struct {
 	fence *ovsdb.Operation
 }
 
-// openSession connects to an endpoint, makes sure that it is the leader of its cluster, and
-// fills the cache. events receives the events of the cache from then on; homes gets the
-// tables in which features have rows by then.
-func openSession(ctx context.Context, endpoint string, cfg Config, homes *tableIndex, events cache.EventHandler) (_ *session, err error) {
-	tlsConfig, err := cfg.tlsConfig()
-	if err != nil {
-		return nil, err
-	}
-	s := &session{connection: newConnection(endpoint)}
-	defer func() {
-		if err != nil {
-			s.end(err)
-		}
-	}()
-	connectCtx, cancel := context.WithTimeout(ctx, 2*cfg.ProbeInterval)
-	defer cancel()
+// openSession connects to the leader of the database's cluster and fills the cache. events receives
+// the events of the cache from then on; homes gets the tables in which features have rows by then.
+func openSession(ctx context.Context, cfg Config, homes *tableIndex, events cache.EventHandler) (_ *session, err error) {
 	// A follower would work too, but slower.
-	err = s.watchServer(connectCtx, databaseName, tlsConfig, func(db *serverdb.Database) error {
+	t, err := cfg.target(databaseName, func(endpoint string, db *serverdb.Database) error {
 		if db.Model == serverdb.DatabaseModelClustered && (!db.Leader || !db.Connected) {
 			return fmt.Errorf("%s does not lead its cluster", endpoint)
 		}
@@ -61,7 +48,17 @@ func openSession(ctx context.Context, endpoint string, cfg Config, homes *tableI
 	if err != nil {
 		return nil, err
 	}
-	if s.data, err = s.dial(connectCtx, dbModel, tlsConfig); err != nil {
+	c, err := t.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := &session{connection: c}
+	defer func() {
+		if err != nil {
+			s.end(err)
+		}
+	}()
+	if s.data, err = t.open(ctx, c, dbModel); err != nil {
 		return nil, err
 	}
 	if err = s.claim(ctx, cfg); err != nil {
@@ -81,7 +78,7 @@ func openSession(ctx context.Context, endpoint string, cfg Config, homes *tableI
 	}
 	m.Tables = append(m.Tables, globalMonitor)
 	if _, err = s.data.Monitor(ctx, m); err != nil {
-		return nil, fmt.Errorf("monitor %s: %w", endpoint, err)
+		return nil, fmt.Errorf("monitor %s: %w", s.endpoint, err)
 	}
 	if s.ctx.Err() != nil {
 		return nil, context.Cause(s.ctx)
