@@ -22,7 +22,7 @@ const (
 	// long a client waits for a leader; the client may be gone by then.
 	every = 250 * time.Millisecond
 	hold  = 15 * time.Second
-	// check is the time between two checks of the leader, and patience the timeout for a member's answer.
+	// check is the time between two checks of the leader, and timeout the one for a member's answer.
 	check   = time.Second
 	timeout = 2 * time.Second
 )
