@@ -63,7 +63,7 @@ func (d *databaseCommand) command() *cli.App {
 				Flags: append(append([]cli.Flag{}, flags...), registry...), OnUsageError: wrong, HideHelpCommand: true,
 			},
 			{
-				Name: "maintain", Usage: "while the servers run, remove members that this node was before it lost its disk, follow newer schemas, and lead local clients to the leaders", Action: d.maintain,
+				Name: "maintain", Usage: "while the servers run, remove members that this node was before it lost its disk, follow newer schemas, end a server that left its cluster, replace an unreadable file, and connect local clients to the leaders", Action: d.maintain,
 				Flags: append(append([]cli.Flag{}, flags...),
 					&cli.StringFlag{Name: "pki-dir", Usage: "`DIRECTORY` of ovn-privkey.pem, ovn-cert.pem and cacert.pem, with which members are asked", Value: "/etc/ovn/pki", Destination: &d.pki}), OnUsageError: wrong, HideHelpCommand: true,
 			},
