@@ -108,13 +108,28 @@ func (s *suite) egressStatus(ctx context.Context) ([]byte, error) {
 	return out, err
 }
 
-// rejoin starts a node and waits until it can have egress addresses again. Until its kubelet has
-// reported, the node may look ready as it was before, and then be not ready for some seconds.
+// rejoin starts a node and waits until it can have egress addresses again.
 func (s *suite) rejoin(t *testing.T, node string) {
 	t.Helper()
-	on := s.powerOn(t, node)
+	s.powerOn(t, node)
 	s.candidate(t, node)
-	err := lab.Until(t.Context(), leakPatience, node+" to report that it is ready", func(ctx context.Context) error {
+}
+
+// powerOn starts a node and waits for it and its pods.
+func (s *suite) powerOn(t *testing.T, node string) {
+	t.Helper()
+	on := time.Now()
+	if err := s.Kin.Node(t.Context(), "start", node); err != nil {
+		t.Fatal(err)
+	}
+	s.boots(t, node, on)
+}
+
+// boots waits for a node that was started, and for its pods. Until its kubelet has reported, the node
+// may look ready as it was before, and then be not ready for some seconds.
+func (s *suite) boots(t *testing.T, node string, on time.Time) {
+	t.Helper()
+	err := lab.Until(t.Context(), 2*time.Minute, node+" to report that it is ready", func(ctx context.Context) error {
 		n, err := s.Kube.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -125,32 +140,6 @@ func (s *suite) rejoin(t *testing.T, node string) {
 			}
 		}
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// powerOn starts a node and waits for it and its pods. It returns when the node was started.
-func (s *suite) powerOn(t *testing.T, node string) (on time.Time) {
-	t.Helper()
-	on = time.Now()
-	if err := s.Kin.Node(t.Context(), "start", node); err != nil {
-		t.Fatal(err)
-	}
-	s.boots(t, node, on)
-	return on
-}
-
-// boots waits for a node that was started, and for its pods.
-func (s *suite) boots(t *testing.T, node string, on time.Time) {
-	t.Helper()
-	err := lab.Until(t.Context(), 2*time.Minute, node+" to be ready", func(ctx context.Context) error {
-		all, err := s.Nodes(ctx)
-		if err == nil && !all[node].Ready {
-			return fmt.Errorf("it is not")
-		}
-		return err
 	})
 	if err != nil {
 		t.Fatal(err)
