@@ -253,7 +253,7 @@ func (h *haTest) signal(t *testing.T, signal, node string, dbs ...database) {
 
 // away stops the members on a node while changes are made, which they must have when they return.
 func (h *haTest) away(t *testing.T) {
-	const node = "ovn-worker2"
+	node := h.leader(t, clusteredDatabases[1])
 	h.suffers(t, none, func() {
 		h.signal(t, "STOP", node, clusteredDatabases...)
 		defer h.signal(t, "CONT", node, clusteredDatabases...)
