@@ -8,13 +8,14 @@
 # KERNEL_RACE    set: build the tests below the cluster with the race detector
 # KERNEL_TESTS   regular expression of the packages below the cluster to run
 # KERNEL_MODES   gateway modes to create a cluster for ("shared local"; "" for none)
-# KERNEL_E2E     the end-to-end tests to run on each
+# KERNEL_E2E     more tests to run in each mode, on clusters of three nodes: a regular
+#                expression of tests of the suite, or Services; "" for none
 set -euo pipefail
 
 TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 HARNESS=testing/netnstest
 MODES=${KERNEL_MODES-shared local}
-E2E=${KERNEL_E2E:-Connectivity|Walkthrough|ExternalGateways|EgressNetwork|EgressIP|Restarts|PowerFailure|Datapath|Deletion}
+E2E=${KERNEL_E2E-}
 
 say() { echo "test-kernel: $*"; }
 
@@ -81,8 +82,12 @@ run() { # directory
 	export KIN=$TOP/_output/bin/kin KIN_DATAPATH=kernel KIN_WAIT=$((2 * factor))m
 	export E2E_PROBE=$dir/probe E2E_TIME_FACTOR=$factor E2E_LOGS=$VM_OUT/e2e-logs
 	for mode in $MODES; do
-		attempt "suite-$mode" "$TOP/test/e2e/suite" "$dir/suite" -test.v -test.timeout "$((60 * factor))m" -test.run "^Test${mode^}Gateway$/^($E2E)$"
-		attempt "services-$mode" "$TOP/test/e2e/services" "$dir/services" -test.v -test.timeout "$((30 * factor))m" -test.run "^Test${mode^}Gateway$"
+		attempt "kernel-$mode" "$TOP/test/e2e/suite" "$dir/suite" -test.v -test.timeout "$((30 * factor))m" -test.run "^Test${mode^}Kernel$"
+		if [[ $E2E == Services ]]; then
+			attempt "services-$mode" "$TOP/test/e2e/services" "$dir/services" -test.v -test.timeout "$((30 * factor))m" -test.run "^Test${mode^}Gateway$"
+		elif [[ -n $E2E ]]; then
+			attempt "suite-$mode" "$TOP/test/e2e/suite" "$dir/suite" -test.v -test.timeout "$((60 * factor))m" -test.run "^Test${mode^}Gateway$/^($E2E)$"
+		fi
 	done
 	if ((${#FAILED[@]})); then
 		say "failed: ${FAILED[*]}; what they printed is in _output/vm/out"

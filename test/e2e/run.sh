@@ -14,7 +14,7 @@ shift 2
 measuring=(./metallb ./suite)
 beside='^(TestAdmission|TestInstalled|TestIPv4|TestIPv6|TestLocalPaths|TestSharedPaths)$'
 # Tests of separate make targets.
-apart='^(TestUpgrade|TestHighAvailabilityChaos)$'
+apart='^(TestUpgrade|TestHighAvailabilityChaos|TestLocalKernel|TestSharedKernel)$'
 
 run() { go test -vet=off -count=1 -p 1 "$@"; }
 

@@ -44,6 +44,8 @@ var OutsideAddresses = []netip.Addr{
 type Options struct {
 	Name        string
 	GatewayMode string
+	// Nodes is the number of nodes; zero for three.
+	Nodes int
 	// IPFamily is "ipv4", "ipv6" or "dual"; empty for dual.
 	IPFamily string
 	// Config is a kin configuration; empty for kin's default.
@@ -101,7 +103,7 @@ func Start(ctx context.Context, o Options) (lab *Lab, err error) {
 			lab = nil
 		}
 	}()
-	create := kin.Options{Nodes: 3, GatewayMode: o.GatewayMode, IPFamily: cmp.Or(o.IPFamily, "dual"), Install: cmp.Or(o.Install, "processes"), NoOvnkube: o.Before != nil}
+	create := kin.Options{Nodes: cmp.Or(o.Nodes, 3), GatewayMode: o.GatewayMode, IPFamily: cmp.Or(o.IPFamily, "dual"), Install: cmp.Or(o.Install, "processes"), NoOvnkube: o.Before != nil}
 	lab.family = create.IPFamily
 	if o.Config != "" {
 		if create.Config, err = lab.WriteFile("kin.yaml", o.Config); err != nil {

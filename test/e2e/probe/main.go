@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"os/signal"
@@ -35,13 +36,18 @@ func get(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("get", flag.ContinueOnError)
 	timeout := flags.Duration("timeout", 3*time.Second, "how long to wait for each whole answer")
 	count := flags.Int("count", 1, "how many times to ask")
+	overSCTP := flags.Bool("sctp", false, "connect by SCTP instead of TCP")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if flags.NArg() != 1 {
 		return fmt.Errorf("usage: probe get URL")
 	}
-	client := &http.Client{Timeout: *timeout, Transport: &http.Transport{DisableKeepAlives: true}}
+	transport := &http.Transport{DisableKeepAlives: true}
+	if *overSCTP {
+		transport.DialContext = func(_ context.Context, _, address string) (net.Conn, error) { return dialSCTP(address, *timeout) }
+	}
+	client := &http.Client{Timeout: *timeout, Transport: transport}
 	for range *count {
 		body, err := fetch(ctx, client, flags.Arg(0))
 		if err != nil {

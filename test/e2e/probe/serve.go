@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// serve answers on a port, by TCP and UDP, and echoes bytes on the next port.
+// serve answers on a port, by TCP, UDP and, if the kernel has it, SCTP, and echoes bytes on the next port.
 func serve(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("serve", flag.ContinueOnError)
 	port := flags.Int("port", 8080, "HTTP port; echo is on the next one")
@@ -42,6 +42,13 @@ func serve(ctx context.Context, args []string) error {
 		Addr:              net.JoinHostPort("", strconv.Itoa(*port)),
 		Handler:           handler(),
 		ReadHeaderTimeout: 10 * time.Second,
+	}
+	associations, err := listenSCTP(*port)
+	if err != nil {
+		return err
+	}
+	if associations != nil {
+		go func() { _ = web.Serve(associations) }() // ends with web
 	}
 	go func() {
 		<-ctx.Done()

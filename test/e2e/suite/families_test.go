@@ -20,7 +20,7 @@ var (
 	familyIPs     = addresses("172.18.0.243", "fc00:f853:ccd:e793::243")
 )
 
-// familyService serves pods on a single-stack cluster: first connections to the Service in every
+// familyService serves pods: first connections to the Service in every
 // way, then egress traffic, both before and after the host moves.
 func (s *suite) familyService(t *testing.T) {
 	e := s.serve(t, familyName, familyIngress)
@@ -65,7 +65,7 @@ func (e *served) answers(t *testing.T, pods []lab.Pod) {
 	}
 	inside := netip.AddrPortFrom(netip.MustParseAddr(svc.Spec.ClusterIP), lab.ServePort)
 	questions := []question{
-		{"a", true, inside}, {"ovn-worker2", false, inside},
+		{"a", true, inside}, {nodes[len(nodes)-1], false, inside},
 		{lab.Outside, false, netip.AddrPortFrom(e.ingress[0], lab.ServePort)},
 	}
 	for _, node := range nodes {
@@ -99,12 +99,13 @@ func (e *served) answers(t *testing.T, pods []lab.Pod) {
 	}
 }
 
-// familyAddress gives pods on a single-stack cluster an egress address, moves it, and takes it
+// familyAddress gives pods an egress address, moves it, and takes it
 // away.
 func (s *suite) familyAddress(t *testing.T) {
 	e := s.egressIPOf(t, s.servers["a"], s.servers["b"])
 	ips := s.OfFamilies(familyIPs)
-	e.assignable(t, "ovn-worker", "ovn-worker2")
+	candidates := nodes[len(nodes)-2:]
+	e.assignable(t, candidates...)
 	e.choose(t, familyName, "a", "b")
 	e.create(t, familyName, ips)
 	leave := func(as ...netip.Addr) {
@@ -115,7 +116,7 @@ func (s *suite) familyAddress(t *testing.T) {
 	}
 	was := e.programmed(t, familyName)[ips[0]]
 	leave(ips...)
-	others := slices.DeleteFunc([]string{"ovn-worker", "ovn-worker2"}, func(n string) bool { return n == was })
+	others := slices.DeleteFunc(slices.Clone(candidates), func(n string) bool { return n == was })
 	e.assignable(t, others...)
 	e.movedFrom(t, familyName, ips[0], was)
 	leave(ips...)

@@ -117,8 +117,8 @@ type suite struct {
 	hasBlue  bool // the machine in the network of an EgressService
 }
 
-// start creates the cluster with a server pod on the first worker, two on the second, and a server
-// on every node. The name of the cluster is unique to the run, so that two runs do not collide.
+// start creates the cluster with a server pod on the first worker, two on the second (without one, on
+// the control plane), and a server on every node. The name of the cluster is unique to the run, so that two runs do not collide.
 func start(t *testing.T, mode string, change ...func(*lab.Options)) *suite {
 	options := lab.Options{Name: fmt.Sprintf("e2e-%s-%d", mode, os.Getpid()), GatewayMode: mode, Config: clusterConfig}
 	for _, f := range change {
@@ -131,7 +131,8 @@ func start(t *testing.T, mode string, change ...func(*lab.Options)) *suite {
 			t.Fatal(err)
 		}
 	}
-	for name, node := range map[string]string{"a": "ovn-worker", "b": "ovn-worker2", "b2": "ovn-worker2"} {
+	second := nodes[2%len(nodes)]
+	for name, node := range map[string]string{"a": nodes[1], "b": second, "b2": second} {
 		pod, err := l.RunServer(t.Context(), name, node, nil)
 		if err != nil {
 			t.Fatal(err)
