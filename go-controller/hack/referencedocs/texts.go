@@ -120,10 +120,12 @@ var texts = map[string]string{
 	"host/link.acceptTable":         "table of family netdev: accepts frames for a second MAC address at ingress of the management port and marks them ([replies.md](replies.md))",
 	"host/link.muteTable":           "table of family netdev: drops at ingress what the userspace datapath reads from a link itself",
 
+	"owner topology.RuleFromVRF":              "`egressservice`",
 	"owner topology.RuleInside":               "`egressservice`",
 	"owner topology.RuleEgressServiceNetwork": "`egressservice`",
 	"owner topology.RulePodToNode":            "`egressip` by mark, `egressservice` by source address",
 	"owner topology.RuleEgressIP":             "`egressip`",
+	"topology.RuleFromVRF":                    "Keeps what arrives by the VRF device of an EgressService's `network` and is for pods and Services in the main table, before the kernel's rule for VRF devices (1000)",
 	"topology.RuleInside":                     "Keeps what is for pods, Services and nodes, and what has `MarkNodeReply`, in the main table",
 	"topology.RuleEgressServiceNetwork":       "Looks up the table of an EgressService's `network`",
 	"topology.RulePodToNode":                  "Looks up the main table for packets with `MarkPodToNode`, and for pods that an EgressService translates on this node",

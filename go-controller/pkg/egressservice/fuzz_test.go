@@ -14,6 +14,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/apis/conditions"
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fuzzed"
@@ -119,7 +120,7 @@ func FuzzCluster(f *testing.F) {
 						t.Errorf("%s is translated to %s on %s by %s", a, to, n.Name, svc.Key)
 					}
 				}
-				egressservice.IPRules(svc, n.Name, 7, nil)
+				egressservice.IPRules(svc, n.Name, host.RoutingTable{Number: 7}, nil, nil)
 			}
 		}
 	})

@@ -113,8 +113,9 @@ func Networked(s Service, node string) bool {
 // IPRules returns the ip rules of a node for a Service with a network, which is
 // the given routing table. Traffic to destinations inside the cluster stays in the main table,
 // whoever sends it: pods, Services and nodes are not subject to egress features. The table
-// may well have a default route.
-func IPRules(s Service, node string, table int, inside []netip.Prefix) map[host.IPRule]struct{} {
+// may well have a default route. The kernel would look up what arrives by a VRF device in that
+// device's table first, so cluster, the subnets of pods and Services, is exempt from this, too.
+func IPRules(s Service, node string, table host.RoutingTable, cluster, inside []netip.Prefix) map[host.IPRule]struct{} {
 	rules := map[host.IPRule]struct{}{}
 	all := s.Host == node
 	if !hasNetwork(s, node) {
@@ -125,7 +126,7 @@ func IPRules(s Service, node string, table int, inside []netip.Prefix) map[host.
 		f := topology.FamilyOf(a)
 		families[f] = true
 		rules[host.IPRule{Family: f, Priority: topology.RuleEgressServiceNetwork, Src: topology.HostPrefix(a),
-			Protocol: protocol, SrcPort: port, Table: table}] = struct{}{}
+			Protocol: protocol, SrcPort: port, Table: table.Number}] = struct{}{}
 	}
 	for _, a := range s.ClusterIPs {
 		add(a, "", 0)
@@ -151,6 +152,17 @@ func IPRules(s Service, node string, table int, inside []netip.Prefix) map[host.
 	for _, p := range inside {
 		if f := topology.FamilyOf(p.Addr()); families[f] {
 			rules[host.IPRule{Family: f, Priority: topology.RuleInside, Dst: p.Masked(), Table: topology.MainTable}] = struct{}{}
+		}
+	}
+	if table.VRF == "" {
+		return rules
+	}
+	for _, p := range s.LocalPorts {
+		cluster = append(slices.Clip(cluster), topology.HostPrefix(p.Addr))
+	}
+	for _, p := range cluster {
+		if f := topology.FamilyOf(p.Addr()); families[f] {
+			rules[host.IPRule{Family: f, Priority: topology.RuleFromVRF, Dst: p.Masked(), In: table.VRF, Table: topology.MainTable}] = struct{}{}
 		}
 	}
 	return rules

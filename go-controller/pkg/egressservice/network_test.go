@@ -11,6 +11,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
@@ -89,7 +90,7 @@ func TestDirectReplies(t *testing.T) {
 			t.Fatalf("%s: %+v", c.name, s.Refused)
 		}
 		var got []string
-		for r := range IPRules(s, here, 7, nil) {
+		for r := range IPRules(s, here, host.RoutingTable{Number: 7}, nil, nil) {
 			if r.Src.Addr().String() == "10.244.0.5" || r.Mark != 0 {
 				continue
 			}
@@ -150,7 +151,7 @@ func TestNodeReplies(t *testing.T) {
 			t.Fatalf("%s: %+v", c.name, s.Refused)
 		}
 		rules, marked := NodeReplyRules(s, c.node), map[topology.Family]bool{}
-		for r := range IPRules(s, c.node, 7, nil) {
+		for r := range IPRules(s, c.node, host.RoutingTable{Number: 7}, nil, nil) {
 			if r.Mark == topology.MarkNodeReply && r.Priority < topology.RuleEgressServiceNetwork && r.Table == topology.MainTable {
 				marked[r.Family] = true
 			}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/apis/conditions"
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
@@ -257,7 +258,7 @@ func FuzzObjects(f *testing.F) {
 					}
 				}
 				NodeState(s, n.Name).Rules(s.Key)
-				IPRules(s, n.Name, 7, nil)
+				IPRules(s, n.Name, host.RoutingTable{Number: 7}, nil, nil)
 			}
 		}
 	})

@@ -271,7 +271,7 @@ func (w *world) check(s Service, before []nb.Row) {
 func (w *world) ipRules(out *strings.Builder, node string) {
 	var lines []string
 	for _, s := range w.services {
-		for r := range IPRules(s, node, 7, nil) {
+		for r := range IPRules(s, node, host.RoutingTable{Number: 7}, nil, nil) {
 			if r.Mark != 0 {
 				lines = append(lines, fmt.Sprintf("%d:\tfrom all fwmark %#x lookup main\n", r.Priority, r.Mark))
 				continue

@@ -250,7 +250,7 @@ func (c *Controller) want(s egressservice.Service) (want contribution, problem s
 		want.ipRules = egressservice.MainTableRules(want.translations)
 	}
 	// Whether this node uses the network does not depend on its routing table.
-	if len(egressservice.IPRules(s, c.deps.Node, unnamed, nil)) == 0 {
+	if len(egressservice.IPRules(s, c.deps.Node, unnamed, nil, nil)) == 0 {
 		return want, "", nil
 	}
 	t := c.lookup(s.Network)
@@ -261,7 +261,7 @@ func (c *Controller) want(s egressservice.Service) (want contribution, problem s
 		return want, t.problem, nil
 	}
 	inside := slices.Concat(c.reader.Inside(), c.deps.NodeLocal)
-	rules := egressservice.IPRules(s, c.deps.Node, t.number, inside)
+	rules := egressservice.IPRules(s, c.deps.Node, t.RoutingTable, c.reader.Cluster(), inside)
 	maps.Copy(rules, want.ipRules)
 	want.ipRules, want.replies = rules, egressservice.NodeReplyRules(s, c.deps.Node)
 	return want, "", nil

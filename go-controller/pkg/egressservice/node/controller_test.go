@@ -78,7 +78,7 @@ func (c *chains) called(contributor string) int {
 // kernel is a host's connections and routing tables for a test.
 type kernel struct {
 	mu     sync.Mutex
-	tables map[string]int
+	tables map[string]host.RoutingTable
 	open   map[[2]netip.Addr]bool // source and translated source
 	ended  []netip.Addr
 	fail   func() error // nil: never fails
@@ -91,14 +91,14 @@ func (k *kernel) fails() error {
 	return k.fail()
 }
 
-func (k *kernel) Find(network string) (int, bool, error) {
+func (k *kernel) Find(network string) (host.RoutingTable, bool, error) {
 	if err := k.fails(); err != nil {
-		return 0, false, err
+		return host.RoutingTable{}, false, err
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	n, ok := k.tables[network]
-	return n, ok, nil
+	t, ok := k.tables[network]
+	return t, ok, nil
 }
 
 func (k *kernel) flush(_ context.Context, stale func(src, to netip.Addr) bool, ended []netip.Addr) error {
@@ -151,7 +151,7 @@ func newWorld(t *testing.T) *world {
 			pod("default", "e", "ovn-worker", "10.244.0.6"), pod("default", "f", "ovn-worker", "10.244.0.9"),
 			pod("other", "g", "ovn-worker2", "10.244.1.66")),
 		chains:  &chains{Chains: hostfake.NewChains(egressservice.Chains(topology.Families))},
-		kernel:  &kernel{tables: map[string]int{}, open: map[[2]netip.Addr]bool{}},
+		kernel:  &kernel{tables: map[string]host.RoutingTable{}, open: map[[2]netip.Addr]bool{}},
 		ipRules: hostfake.NewKernel(map[host.IPRule]struct{}{}),
 		linger:  time.Millisecond,
 	}
@@ -547,7 +547,7 @@ func TestConnectionsOfEarlierDays(t *testing.T) {
 func TestHalfWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.kernel.tables["blue"] = 7
+		w.kernel.tables["blue"] = host.RoutingTable{Number: 7}
 		sl := slice("demo-svc", "10.244.0.3", "10.244.1.6")
 		if _, err := w.kube.DiscoveryV1().EndpointSlices("default").Update(t.Context(), sl, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/iprule"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
 
@@ -51,8 +52,8 @@ var families = []family{{
 // whether they are from a pod of the node, or replies of the Service.
 func TestDefaultRoute(t *testing.T) {
 	for _, f := range families {
-		for _, host := range []string{"me", v1.HostAll} {
-			t.Run(f.flag[1:]+"/"+host, func(t *testing.T) {
+		for _, by := range []string{"me", v1.HostAll} {
+			t.Run(f.flag[1:]+"/"+by, func(t *testing.T) {
 				ns := netnstest.New(t)
 				ns.Run("sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1")
 				for _, l := range [][2]string{{"mp0", f.mp0}, {"breth0", f.uplink}, {"eth1", f.other}, {"blue", ""}} {
@@ -68,8 +69,10 @@ func TestDefaultRoute(t *testing.T) {
 					ns.Run("ip", f.flag, "route", "add", p, "dev", "mp0")
 				}
 				ns.Run("ip", f.flag, "route", "add", "default", "dev", "blue", "table", "100")
+				// What the kernel does with packets that arrive by a VRF device, which not every kernel has.
+				ns.Run("ip", f.flag, "rule", "add", "priority", "1000", "iif", "blue", "lookup", "100")
 
-				s := egressservice.Service{Host: host, Network: "blue", ClusterIPs: []netip.Addr{netip.MustParseAddr(f.cluster)},
+				s := egressservice.Service{Host: by, Network: "blue", ClusterIPs: []netip.Addr{netip.MustParseAddr(f.cluster)},
 					Endpoints:  []egressservice.Endpoint{{Addr: netip.MustParseAddr(f.pod), Node: "me"}},
 					LocalPorts: []egressservice.LocalPort{{Addr: netip.MustParseAddr(f.local), Protocol: "tcp", Port: 30080}}}
 				var inside []netip.Prefix
@@ -77,7 +80,7 @@ func TestDefaultRoute(t *testing.T) {
 					inside = append(inside, netip.MustParsePrefix(p))
 				}
 				rules := iprule.NewSet()
-				if err := rules.Apply(t.Context(), "a", egressservice.IPRules(s, "me", 100, inside)); err != nil {
+				if err := rules.Apply(t.Context(), "a", egressservice.IPRules(s, "me", host.RoutingTable{Number: 100, VRF: "blue"}, inside[:2], inside)); err != nil {
 					t.Fatal(err)
 				}
 
@@ -118,12 +121,14 @@ func TestDefaultRoute(t *testing.T) {
 				check("mp0", f.pod, "from", f.peer, "iif", "breth0")
 				check("mp0", f.pod, "from", f.apiServer, "iif", "breth0")
 				check("mp0", f.pod, "from", f.outside, "iif", "blue")
+				check("mp0", f.cluster, "from", f.outside, "iif", "blue")
+				check("blue", f.peer, "from", f.outside, "iif", "blue")
 
 				if err := rules.Apply(t.Context(), "a", nil); err != nil {
 					t.Fatal(err)
 				}
 				check("breth0", f.outside, "from", f.pod, "iif", "mp0")
-				if out := ns.Run("ip", f.flag, "rule", "list"); strings.Contains(out, "4999") {
+				if out := ns.Run("ip", f.flag, "rule", "list"); strings.Contains(out, "4999") || strings.Contains(out, "999:") {
 					t.Errorf("rules stay:\n%s", out)
 				}
 			})

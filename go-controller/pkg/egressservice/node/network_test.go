@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/hostfake"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/golden"
 )
@@ -38,7 +39,7 @@ func TestNetwork(t *testing.T) {
 			t.Errorf("without a table:\n%s%s", got, w.dump())
 		}
 		w.kernel.mu.Lock()
-		w.kernel.tables["blue"] = 7
+		w.kernel.tables["blue"] = host.RoutingTable{Number: 7}
 		w.kernel.mu.Unlock()
 		w.eventually("the rules", func() bool { return w.status().Programmed.Problem == "" && strings.Count(dump(), "5000:") == 4 })
 		golden.Check(t, "network-host", dump())
@@ -58,9 +59,10 @@ func TestNetwork(t *testing.T) {
 			return dump() == "" && p != nil && p.Host == me && p.Problem != ""
 		})
 		w.kernel.mu.Lock()
-		w.kernel.tables["blue"] = 8
+		w.kernel.tables["blue"] = host.RoutingTable{Number: 8, VRF: "blue"}
 		w.kernel.mu.Unlock()
 		w.eventually("the rules in another table", func() bool { return strings.Count(dump(), "5000:") == 3 && w.status().Programmed == nil })
+		golden.Check(t, "network-vrf", dump())
 	})
 }
 
@@ -71,7 +73,7 @@ func TestNodeRepliesLinger(t *testing.T) {
 		w := newWorld(t)
 		w.linger = Linger
 		w.kernel.mu.Lock()
-		w.kernel.tables["blue"] = 7
+		w.kernel.tables["blue"] = host.RoutingTable{Number: 7}
 		w.kernel.mu.Unlock()
 		w.start()
 		eg := egress("demo-svc", "ovn-worker2")

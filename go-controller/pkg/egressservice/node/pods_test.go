@@ -203,7 +203,7 @@ func TestOlderHasPodsOfOthers(t *testing.T) {
 func TestDirectPortsOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.kernel.tables["blue"] = 7
+		w.kernel.tables["blue"] = host.RoutingTable{Number: 7}
 		svc, local := service("demo-svc", "5.5.5.5"), corev1.ServiceInternalTrafficPolicyLocal
 		svc.Spec.InternalTrafficPolicy = &local
 		set := slice("demo-svc", "10.244.0.5")

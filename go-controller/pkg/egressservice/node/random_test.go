@@ -113,7 +113,7 @@ func (h *history) event() {
 		h.kernel.mu.Lock()
 		defer h.kernel.mu.Unlock()
 		if delete(h.kernel.tables, "blue"); table > 0 {
-			h.kernel.tables["blue"] = table
+			h.kernel.tables["blue"] = host.RoutingTable{Number: table}
 		}
 	}
 }

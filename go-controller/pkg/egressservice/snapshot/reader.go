@@ -268,6 +268,14 @@ func (r *Reader) Inside() []netip.Prefix {
 	return r.informers.Addresses.Inside()
 }
 
+// Cluster returns the subnets of pods and Services.
+func (r *Reader) Cluster() []netip.Prefix {
+	if r.informers.Addresses == nil {
+		return r.cluster
+	}
+	return slices.Concat(r.informers.Addresses.Ranges.Pods, r.informers.Addresses.Ranges.Services)
+}
+
 // WatchInside makes c reconcile the keys that keys returns when Inside changes.
 func (r *Reader) WatchInside(c *queue.Controller, keys func() []string) error {
 	if r.informers.Addresses == nil {

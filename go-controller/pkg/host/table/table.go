@@ -19,6 +19,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/link"
 )
 
@@ -41,15 +42,32 @@ type Finder struct {
 	Dirs []string
 }
 
-// Find returns the number of the table that network refers to. ok is false if there is no such
-// table, or if it has no route in either family.
-func (f Finder) Find(network string) (number int, ok bool, err error) {
-	number, ok, err = f.number(network)
-	if !ok || err != nil {
-		return 0, false, err
+// Find returns the table that network refers to. ok is false if there is no such table, or if it
+// has no route in either family.
+func (f Finder) Find(network string) (t host.RoutingTable, ok bool, err error) {
+	if t.Number, ok, err = f.number(network); !ok || err != nil {
+		return t, false, err
 	}
-	has, err := hasRoutes(number)
-	return number, has, err
+	if ok, err = hasRoutes(t.Number); !ok || err != nil {
+		return t, false, err
+	}
+	t.VRF, err = vrf(t.Number)
+	return t, err == nil, err
+}
+
+// vrf returns the name of the VRF device that a table belongs to, or "". The kernel allows several
+// devices with one table; then it is the first one's name.
+func vrf(number int) (string, error) {
+	links, err := link.Dump(netlink.LinkList)
+	if err != nil {
+		return "", fmt.Errorf("list links: %w", err)
+	}
+	for _, l := range links {
+		if v, is := l.(*netlink.Vrf); is && int(v.Table) == number {
+			return v.Name, nil
+		}
+	}
+	return "", nil
 }
 
 func (f Finder) number(network string) (int, bool, error) {

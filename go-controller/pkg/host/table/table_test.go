@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
 )
 
@@ -30,9 +31,9 @@ func TestFind(t *testing.T) {
 	f := Finder{Dirs: []string{"/nonexistent", dir}}
 	check := func(network string, number int, ok bool) {
 		t.Helper()
-		n, found, err := f.Find(network)
-		if err != nil || found != ok || ok && n != number {
-			t.Errorf("%s: %d, %t, %v; want %d, %t", network, n, found, err, number, ok)
+		table, found, err := f.Find(network)
+		if err != nil || found != ok || ok && table != (host.RoutingTable{Number: number}) {
+			t.Errorf("%s: %+v, %t, %v; want %d, %t", network, table, found, err, number, ok)
 		}
 	}
 	check("main", 254, true)
