@@ -8,6 +8,7 @@
 # KERNEL_RACE    set: build the tests below the cluster with the race detector
 # KERNEL_TESTS   regular expression of the packages below the cluster to run
 # KERNEL_MODES   gateway modes to create a cluster for ("shared local"; "" for none)
+# KERNEL_CHECKS  regular expression of the tests to run on clusters of two nodes
 # KERNEL_E2E     more tests to run in each mode, on clusters of three nodes: a regular
 #                expression of tests of the suite, or Services; "" for none
 set -euo pipefail
@@ -15,6 +16,7 @@ set -euo pipefail
 TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 HARNESS=testing/netnstest
 MODES=${KERNEL_MODES-shared local}
+CHECKS=${KERNEL_CHECKS:-.}
 E2E=${KERNEL_E2E-}
 
 say() { echo "test-kernel: $*"; }
@@ -82,7 +84,7 @@ run() { # directory
 	export KIN=$TOP/_output/bin/kin KIN_DATAPATH=kernel KIN_WAIT=$((2 * factor))m
 	export E2E_PROBE=$dir/probe E2E_TIME_FACTOR=$factor E2E_LOGS=$VM_OUT/e2e-logs
 	for mode in $MODES; do
-		attempt "kernel-$mode" "$TOP/test/e2e/suite" "$dir/suite" -test.v -test.timeout "$((30 * factor))m" -test.run "^Test${mode^}Kernel$"
+		attempt "kernel-$mode" "$TOP/test/e2e/suite" "$dir/suite" -test.v -test.timeout "$((30 * factor))m" -test.run "^Test${mode^}Kernel$/$CHECKS"
 		if [[ $E2E == Services ]]; then
 			attempt "services-$mode" "$TOP/test/e2e/services" "$dir/services" -test.v -test.timeout "$((30 * factor))m" -test.run "^Test${mode^}Gateway$"
 		elif [[ -n $E2E ]]; then

@@ -113,8 +113,10 @@ func Networked(s Service, node string) bool {
 // IPRules returns the ip rules of a node for a Service with a network, which is
 // the given routing table. Traffic to destinations inside the cluster stays in the main table,
 // whoever sends it: pods, Services and nodes are not subject to egress features. The table
-// may well have a default route. The kernel would look up what arrives by a VRF device in that
-// device's table first, so cluster, the subnets of pods and Services, is exempt from this, too.
+// may well have a default route. If it is a VRF device's, the kernel looks up what arrives by that
+// device there before any other table, so cluster, the subnets of pods and Services, comes before that.
+// (Rules for the device alone would not do: IPv4 packets match only rules for its ports, IPv6 packets
+// only those for the device.)
 func IPRules(s Service, node string, table host.RoutingTable, cluster, inside []netip.Prefix) map[host.IPRule]struct{} {
 	rules := map[host.IPRule]struct{}{}
 	all := s.Host == node
@@ -154,7 +156,7 @@ func IPRules(s Service, node string, table host.RoutingTable, cluster, inside []
 			rules[host.IPRule{Family: f, Priority: topology.RuleInside, Dst: p.Masked(), Table: topology.MainTable}] = struct{}{}
 		}
 	}
-	if table.VRF == "" {
+	if !table.VRF {
 		return rules
 	}
 	for _, p := range s.LocalPorts {
@@ -162,7 +164,7 @@ func IPRules(s Service, node string, table host.RoutingTable, cluster, inside []
 	}
 	for _, p := range cluster {
 		if f := topology.FamilyOf(p.Addr()); families[f] {
-			rules[host.IPRule{Family: f, Priority: topology.RuleFromVRF, Dst: p.Masked(), In: table.VRF, Table: topology.MainTable}] = struct{}{}
+			rules[host.IPRule{Family: f, Priority: topology.RuleBeforeVRF, Dst: p.Masked(), Table: topology.MainTable}] = struct{}{}
 		}
 	}
 	return rules

@@ -99,7 +99,6 @@ type IPRule struct {
 	Priority int
 	Src      netip.Prefix // zero: from all
 	Dst      netip.Prefix // zero: to all
-	In       string       // interface by which a packet arrives; "": any
 	Protocol string       // "tcp", "udp", "sctp"; "": any
 	SrcPort  uint16       // 0: any
 	Mark     uint32       // 0: any
@@ -109,7 +108,7 @@ type IPRule struct {
 // RoutingTable is a table of routes.
 type RoutingTable struct {
 	Number int
-	VRF    string // the VRF device that it belongs to; "": none
+	VRF    bool // it belongs to a VRF device
 }
 
 // Route is a route of ours, identified by its protocol number.

@@ -49,9 +49,9 @@ const (
 
 // Priorities of ip rules on the nodes; a lower one wins.
 const (
-	// RuleFromVRF routes traffic to pods and Services that arrives by a VRF device by the main table.
-	// It comes before the kernel's own rule for VRF devices, which has priority 1000.
-	RuleFromVRF = 999
+	// RuleBeforeVRF routes traffic to pods and Services by the main table, before the kernel's own rule
+	// for VRF devices, which has priority 1000.
+	RuleBeforeVRF = 999
 	// RuleInside routes traffic to pods, Services and nodes, and packets marked MarkNodeReply, by
 	// the main table.
 	RuleInside = 4999

@@ -80,7 +80,7 @@ func TestDefaultRoute(t *testing.T) {
 					inside = append(inside, netip.MustParsePrefix(p))
 				}
 				rules := iprule.NewSet()
-				if err := rules.Apply(t.Context(), "a", egressservice.IPRules(s, "me", host.RoutingTable{Number: 100, VRF: "blue"}, inside[:2], inside)); err != nil {
+				if err := rules.Apply(t.Context(), "a", egressservice.IPRules(s, "me", host.RoutingTable{Number: 100, VRF: true}, inside[:2], inside)); err != nil {
 					t.Fatal(err)
 				}
 

@@ -59,7 +59,7 @@ func TestNetwork(t *testing.T) {
 			return dump() == "" && p != nil && p.Host == me && p.Problem != ""
 		})
 		w.kernel.mu.Lock()
-		w.kernel.tables["blue"] = host.RoutingTable{Number: 8, VRF: "blue"}
+		w.kernel.tables["blue"] = host.RoutingTable{Number: 8, VRF: true}
 		w.kernel.mu.Unlock()
 		w.eventually("the rules in another table", func() bool { return strings.Count(dump(), "5000:") == 3 && w.status().Programmed == nil })
 		golden.Check(t, "network-vrf", dump())

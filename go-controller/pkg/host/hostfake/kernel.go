@@ -107,7 +107,7 @@ func (k *Kernel[K, V]) Writes() int {
 func DumpIPRules(rules map[host.IPRule]struct{}) string {
 	keys := slices.SortedFunc(maps.Keys(rules), func(a, b host.IPRule) int {
 		return cmp.Or(cmp.Compare(a.Family, b.Family), cmp.Compare(a.Priority, b.Priority),
-			a.Src.Addr().Compare(b.Src.Addr()), a.Dst.Addr().Compare(b.Dst.Addr()), cmp.Compare(a.In, b.In), cmp.Compare(a.Protocol, b.Protocol),
+			a.Src.Addr().Compare(b.Src.Addr()), a.Dst.Addr().Compare(b.Dst.Addr()), cmp.Compare(a.Protocol, b.Protocol),
 			cmp.Compare(a.SrcPort, b.SrcPort), cmp.Compare(a.Table, b.Table), cmp.Compare(a.Mark, b.Mark))
 	})
 	var out strings.Builder
@@ -118,9 +118,6 @@ func DumpIPRules(rules map[host.IPRule]struct{}) string {
 		}
 		if r.Mark != 0 {
 			fmt.Fprintf(&out, " fwmark %#x", r.Mark)
-		}
-		if r.In != "" {
-			fmt.Fprintf(&out, " iif %s", r.In)
 		}
 		if r.Protocol != "" {
 			fmt.Fprintf(&out, " ipproto %s", r.Protocol)

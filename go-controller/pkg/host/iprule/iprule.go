@@ -1,7 +1,7 @@
 // Package iprule is the driver for ip rules, the host.Kernel of host.IPRule.
 //
 // We own the rules with host.Protocol whose priority is one of the documented ones
-// (topology.RuleFromVRF, RuleInside, RuleEgressServiceNetwork, RulePodToNode, RuleEgressIP).
+// (topology.RuleBeforeVRF, RuleInside, RuleEgressServiceNetwork, RulePodToNode, RuleEgressIP).
 //
 // A RulePodToNode rule with a source address exists only together with a RuleEgressIP rule with the
 // same source, which it overrides: it records which other feature serves a pod.
@@ -27,7 +27,7 @@ import (
 
 // priorities are the priorities of our rules.
 var priorities = map[int]bool{
-	topology.RuleFromVRF:              true,
+	topology.RuleBeforeVRF:            true,
 	topology.RuleInside:               true,
 	topology.RuleEgressServiceNetwork: true,
 	topology.RulePodToNode:            true,
@@ -92,7 +92,7 @@ func (Kernel) List(context.Context) (map[host.IPRule]struct{}, error) {
 			if r.Protocol != host.Protocol || !priorities[r.Priority] {
 				continue
 			}
-			key := host.IPRule{Family: f, Priority: r.Priority, Src: prefix(r.Src), Dst: prefix(r.Dst), In: r.IifName, Mark: r.Mark, Table: r.Table}
+			key := host.IPRule{Family: f, Priority: r.Priority, Src: prefix(r.Src), Dst: prefix(r.Dst), Mark: r.Mark, Table: r.Table}
 			for name, number := range protocols {
 				if r.IPProto == number {
 					key.Protocol = name
@@ -139,7 +139,6 @@ func rule(r host.IPRule) *netlink.Rule {
 	out := netlink.NewRule()
 	out.Family, out.Priority, out.Table, out.Mark = family(r.Family), r.Priority, r.Table, r.Mark
 	out.Protocol = host.Protocol
-	out.IifName = r.In
 	out.Src, out.Dst, out.IPProto = ipNet(r.Src), ipNet(r.Dst), protocols[r.Protocol]
 	if r.SrcPort != 0 {
 		out.Sport = netlink.NewRulePortRange(r.SrcPort, r.SrcPort)

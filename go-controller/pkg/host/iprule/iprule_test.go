@@ -46,7 +46,7 @@ func TestRules(t *testing.T) {
 	for _, dst := range []string{"172.18.0.4/32", "10.96.0.0/16", "fd00:10:96::/112"} {
 		p := netip.MustParsePrefix(dst)
 		want[host.IPRule{Family: topology.FamilyOf(p.Addr()), Priority: topology.RuleInside, Dst: p, Table: 254}] = struct{}{}
-		want[host.IPRule{Family: topology.FamilyOf(p.Addr()), Priority: topology.RuleFromVRF, Dst: p, In: "lo", Table: 254}] = struct{}{}
+		want[host.IPRule{Family: topology.FamilyOf(p.Addr()), Priority: topology.RuleBeforeVRF, Dst: p, Table: 254}] = struct{}{}
 	}
 	for _, protocol := range []string{"tcp", "udp", "sctp"} {
 		for _, src := range []string{"169.254.169.3/32", "fd69::3/128"} {
@@ -70,8 +70,8 @@ func TestRules(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const golden = `999:	from all to 10.96.0.0/16 iif lo lookup main
-999:	from all to 172.18.0.4 iif lo lookup main
+	const golden = `999:	from all to 10.96.0.0/16 lookup main
+999:	from all to 172.18.0.4 lookup main
 4999:	from all to 10.96.0.0/16 lookup main
 4999:	from all to 172.18.0.4 lookup main
 5000:	from 10.244.0.5 lookup 1000
@@ -81,7 +81,7 @@ func TestRules(t *testing.T) {
 5000:	from 169.254.169.3 ipproto udp sport 30080 lookup 1000
 5999:	from all fwmark 0x3f0 lookup main
 6000:	from all lookup main
-999:	from all to fd00:10:96::/112 iif lo lookup main
+999:	from all to fd00:10:96::/112 lookup main
 4999:	from all to fd00:10:96::/112 lookup main
 5000:	from fd00:10:244:1::5 lookup 1000
 5000:	from fd69::3 ipproto sctp sport 30080 lookup 1000

@@ -51,23 +51,20 @@ func (f Finder) Find(network string) (t host.RoutingTable, ok bool, err error) {
 	if ok, err = hasRoutes(t.Number); !ok || err != nil {
 		return t, false, err
 	}
-	t.VRF, err = vrf(t.Number)
+	t.VRF, err = ofVRF(t.Number)
 	return t, err == nil, err
 }
 
-// vrf returns the name of the VRF device that a table belongs to, or "". The kernel allows several
-// devices with one table; then it is the first one's name.
-func vrf(number int) (string, error) {
+// ofVRF reports whether a table belongs to a VRF device.
+func ofVRF(number int) (bool, error) {
 	links, err := link.Dump(netlink.LinkList)
 	if err != nil {
-		return "", fmt.Errorf("list links: %w", err)
+		return false, fmt.Errorf("list links: %w", err)
 	}
-	for _, l := range links {
-		if v, is := l.(*netlink.Vrf); is && int(v.Table) == number {
-			return v.Name, nil
-		}
-	}
-	return "", nil
+	return slices.ContainsFunc(links, func(l netlink.Link) bool {
+		v, is := l.(*netlink.Vrf)
+		return is && int(v.Table) == number
+	}), nil
 }
 
 func (f Finder) number(network string) (int, bool, error) {
