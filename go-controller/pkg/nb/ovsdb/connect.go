@@ -93,11 +93,9 @@ func (t *target) try(ctx context.Context, endpoint string) (_ *connection, err e
 	// call while it may be arriving.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*t.probeInterval)
 	defer cancel()
-	watch, err := c.watchServer(ctx, t.database, t.tlsConfig, func(db *serverdb.Database) error { return t.accept(endpoint, db) })
-	if err != nil {
+	if _, err = c.watchServer(ctx, t.database, t.tlsConfig, func(db *serverdb.Database) error { return t.accept(endpoint, db) }); err != nil {
 		return nil, err
 	}
-	c.clustered = watch != nil
 	return c, nil
 }
 

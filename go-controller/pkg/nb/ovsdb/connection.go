@@ -28,7 +28,7 @@ type connection struct {
 	ctx    context.Context // ends with the connection
 	cancel context.CancelCauseFunc
 
-	clustered bool // so is the database that it was made for
+	clustered bool // so is the database; known once watchServer has returned
 
 	// attempts are those to connect to the servers of which this one was the first to be accepted.
 	attempts *sync.WaitGroup
@@ -150,7 +150,7 @@ func (c *connection) demandAnswer(one client.Client, timeout time.Duration) {
 
 // watchServer returns the error of check for what the server says about a database, and ends the
 // connection when check fails later. It returns the client that it watches with, or nil if the
-// database is not clustered: then nothing can change.
+// database is neither clustered nor a relay's: then nothing can change.
 func (c *connection) watchServer(ctx context.Context, database string, tlsConfig *tls.Config, check func(*serverdb.Database) error) (client.Client, error) {
 	m, err := serverdb.FullDatabaseModel()
 	if err != nil {
@@ -182,15 +182,16 @@ func (c *connection) watchServer(ctx context.Context, database string, tlsConfig
 	if _, err := watch.Monitor(ctx, monitor); err != nil {
 		return nil, fmt.Errorf("monitor the state of %s: %w", c.endpoint, err)
 	}
-	clustered := false
+	changes := false
 	for _, row := range dbs.Table(serverdb.DatabaseTable).RowsShallow() {
 		if err := checkRow(row); err != nil {
 			return nil, err
 		}
-		db := row.(*serverdb.Database)
-		clustered = clustered || db.Name == database && db.Model != serverdb.DatabaseModelStandalone
+		if db := row.(*serverdb.Database); db.Name == database {
+			changes, c.clustered = db.Model != serverdb.DatabaseModelStandalone, db.Model == serverdb.DatabaseModelClustered
+		}
 	}
-	if !clustered {
+	if !changes {
 		c.disconnect(watch)
 		return nil, nil
 	}
