@@ -84,7 +84,7 @@ run() { # directory
 	export KIN=$TOP/_output/bin/kin KIN_DATAPATH=kernel KIN_WAIT=$((2 * factor))m
 	export E2E_PROBE=$dir/probe E2E_TIME_FACTOR=$factor E2E_LOGS=$VM_OUT/e2e-logs
 	for mode in $MODES; do
-		attempt "kernel-$mode" "$TOP/test/e2e/suite" "$dir/suite" -test.v -test.timeout "$((30 * factor))m" -test.run "^Test${mode^}Kernel$/$CHECKS"
+		attempt "kernel-$mode" "$TOP/test/e2e/suite" "$dir/suite" -test.v -test.timeout "$((30 * factor))m" -test.run "^Test${mode^}Kernel$/($CHECKS)"
 		if [[ $E2E == Services ]]; then
 			attempt "services-$mode" "$TOP/test/e2e/services" "$dir/services" -test.v -test.timeout "$((30 * factor))m" -test.run "^Test${mode^}Gateway$"
 		elif [[ -n $E2E ]]; then

@@ -159,8 +159,9 @@ func IPRules(s Service, node string, table host.RoutingTable, cluster, inside []
 	if !table.VRF {
 		return rules
 	}
+	cluster = slices.Clone(cluster)
 	for _, p := range s.LocalPorts {
-		cluster = append(slices.Clip(cluster), topology.HostPrefix(p.Addr))
+		cluster = append(cluster, topology.HostPrefix(p.Addr))
 	}
 	for _, p := range cluster {
 		if f := topology.FamilyOf(p.Addr()); families[f] {

@@ -66,8 +66,8 @@ func TestNames(t *testing.T) {
 func TestNamesWithoutFiles(t *testing.T) {
 	f := Finder{Dirs: []string{"/nonexistent"}}
 	for name, want := range map[string]int{"default": 253, "main": 254, "local": 255} {
-		if n, ok, err := f.number(name); n != want || !ok || err != nil {
-			t.Errorf("%s: %d, %t, %v", name, n, ok, err)
+		if table, ok, err := f.table(name); table.Number != want || !ok || err != nil {
+			t.Errorf("%s: %+v, %t, %v", name, table, ok, err)
 		}
 	}
 }
@@ -76,13 +76,13 @@ func TestNamesWithoutFiles(t *testing.T) {
 func TestNumbers(t *testing.T) {
 	f := Finder{}
 	for text, want := range map[string]int{"100": 100, "0x64": 100, "4294967295": 4294967295} {
-		if n, ok, err := f.number(text); n != want || !ok || err != nil {
-			t.Errorf("%s: %d, %t, %v", text, n, ok, err)
+		if table, ok, err := f.table(text); table.Number != want || !ok || err != nil {
+			t.Errorf("%s: %+v, %t, %v", text, table, ok, err)
 		}
 	}
 	for _, text := range []string{"0", "0x0", "4294967296", "0x", "1_0", "0b1", "-1", ""} {
-		if n, ok, err := f.number(text); ok || err != nil {
-			t.Errorf("%q: %d, %t, %v", text, n, ok, err)
+		if table, ok, err := f.table(text); ok || err != nil {
+			t.Errorf("%q: %+v, %t, %v", text, table, ok, err)
 		}
 	}
 }

@@ -45,13 +45,15 @@ type Finder struct {
 // Find returns the table that network refers to. ok is false if there is no such table, or if it
 // has no route in either family.
 func (f Finder) Find(network string) (t host.RoutingTable, ok bool, err error) {
-	if t.Number, ok, err = f.number(network); !ok || err != nil {
+	if t, ok, err = f.table(network); !ok || err != nil {
 		return t, false, err
 	}
 	if ok, err = hasRoutes(t.Number); !ok || err != nil {
 		return t, false, err
 	}
-	t.VRF, err = ofVRF(t.Number)
+	if !t.VRF {
+		t.VRF, err = ofVRF(t.Number)
+	}
 	return t, err == nil, err
 }
 
@@ -67,24 +69,24 @@ func ofVRF(number int) (bool, error) {
 	}), nil
 }
 
-func (f Finder) number(network string) (int, bool, error) {
+func (f Finder) table(network string) (t host.RoutingTable, ok bool, err error) {
 	if n, err := number(network); err == nil {
-		return n, n > 0, nil
+		return host.RoutingTable{Number: n}, n > 0, nil
 	}
 	// A VRF device exists now; a name may be a leftover.
 	if l, err := netlink.LinkByName(network); err == nil {
 		if vrf, is := l.(*netlink.Vrf); is {
-			return int(vrf.Table), true, nil
+			return host.RoutingTable{Number: int(vrf.Table), VRF: true}, true, nil
 		}
 	} else if !errors.As(err, &netlink.LinkNotFoundError{}) {
-		return 0, false, fmt.Errorf("look up link %s: %w", network, err)
+		return t, false, fmt.Errorf("look up link %s: %w", network, err)
 	}
 	names, err := f.names()
 	if err != nil {
-		return 0, false, err
+		return t, false, err
 	}
-	n, ok := names[network]
-	return n, ok, nil
+	t.Number, ok = names[network]
+	return t, ok, nil
 }
 
 // names reads the names of tables.

@@ -88,7 +88,8 @@ func Connect(ctx context.Context, cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// Close ends the connection and waits until the client no longer tries to keep one.
+// Close ends the connection and waits until the client no longer keeps one. An attempt that is in
+// progress ends by itself, within two probe intervals.
 func (c *Client) Close() {
 	c.cancel()
 	<-c.stopped

@@ -5,6 +5,8 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,20 +16,20 @@ import (
 )
 
 const (
-	// patience is how long the other servers get once one has answered that it cannot be used. A
-	// server that hangs would take until its timeout.
-	patience = time.Second
-	// electionTimeout is how long the answer to a probe may take after another server was elected
-	// leader: most likely because this one hangs, or its node was lost.
+	// retryDelay is the delay before a server that refused is tried again while others have not
+	// answered yet.
+	retryDelay = 250 * time.Millisecond
+	// electionTimeout is how long the answer to a probe may take once another server leads: most
+	// likely because this one hangs, or its node was lost.
 	electionTimeout = time.Second
-	// electionBackoff is the delay before a server is watched for elections again.
-	electionBackoff = 2 * time.Second
+	// electionDelay is the delay before a server is watched for elections again.
+	electionDelay = 2 * time.Second
 )
 
 // target is a database on one or more servers.
 type target struct {
 	endpoints     []string
-	database      string // name of its schema
+	model         model.ClientDBModel
 	tlsConfig     *tls.Config
 	probeInterval time.Duration
 	// accept returns an error if the server cannot be used. It is called for each change in what
@@ -36,23 +38,30 @@ type target struct {
 }
 
 // connect connects to all servers at once and returns the first connection that is accepted. It
-// has no client for the database itself yet.
+// fails when all servers have failed. Until then those that answered are tried again: with a hanging
+// leader, one of them will be the next.
 func (t *target) connect(ctx context.Context) (*connection, error) {
 	type result struct {
+		endpoint string
 		*connection
 		err error
 	}
 	results, returned := make(chan result), make(chan struct{})
 	defer close(returned)
 	attempts := &sync.WaitGroup{}
-	for _, endpoint := range t.endpoints {
+	start := func(endpoint string, delay time.Duration) {
 		attempts.Go(func() {
+			select {
+			case <-time.After(delay):
+			case <-returned:
+				return
+			}
 			c, err := t.try(ctx, endpoint)
 			if err == nil {
 				c.attempts = attempts
 			}
 			select {
-			case results <- result{c, err}:
+			case results <- result{endpoint, c, err}:
 			case <-returned: // another one was faster
 				if err == nil {
 					c.end(errLost)
@@ -60,25 +69,25 @@ func (t *target) connect(ctx context.Context) (*connection, error) {
 			}
 		})
 	}
-	var errs []error
-	var enough <-chan time.Time
-	for range t.endpoints {
+	for _, endpoint := range t.endpoints {
+		start(endpoint, 0)
+	}
+	failed := map[string]error{}
+	for {
 		select {
 		case r := <-results:
 			if r.err == nil {
+				t.watchOthers(r.connection)
 				return r.connection, nil
 			}
-			errs = append(errs, r.err)
-			if enough == nil {
-				enough = time.After(patience)
+			if failed[r.endpoint] = r.err; len(failed) == len(t.endpoints) {
+				return nil, errors.Join(slices.Collect(maps.Values(failed))...)
 			}
-		case <-enough:
-			return nil, errors.Join(errs...)
+			start(r.endpoint, retryDelay)
 		case <-ctx.Done():
-			return nil, errors.Join(append(errs, ctx.Err())...)
+			return nil, errors.Join(append(slices.Collect(maps.Values(failed)), ctx.Err())...)
 		}
 	}
-	return nil, errors.Join(errs...)
 }
 
 // try connects to one server, and watches its state until the connection ends.
@@ -93,17 +102,32 @@ func (t *target) try(ctx context.Context, endpoint string) (_ *connection, err e
 	// call while it may be arriving.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*t.probeInterval)
 	defer cancel()
-	if _, err = c.watchServer(ctx, t.database, t.tlsConfig, func(db *serverdb.Database) error { return t.accept(endpoint, db) }); err != nil {
+	if err = c.watchServer(ctx, t.model.Name(), t.tlsConfig, func(db *serverdb.Database) error { return t.accept(endpoint, db) }); err != nil {
+		return nil, err
+	}
+	if c.data, err = c.dial(ctx, t.model, t.tlsConfig); err != nil {
 		return nil, err
 	}
 	return c, nil
 }
 
-// watchElections probes the server of a connection, with one of its clients, when another server
-// is elected leader, until the connection ends.
-func (t *target) watchElections(c *connection, one client.Client, other string) {
+// watchOthers watches the other members of the cluster, if the database has one.
+func (t *target) watchOthers(c *connection) {
+	if !c.clustered {
+		return
+	}
+	for _, other := range t.endpoints {
+		if other != c.endpoint {
+			go t.watchElections(c, other)
+		}
+	}
+}
+
+// watchElections probes the server of a connection when another server is seen to lead, until the
+// connection ends.
+func (t *target) watchElections(c *connection, other string) {
 	for {
-		if elections, err := t.watchElection(c, one, other); err == nil {
+		if elections, err := t.watchElection(c, other); err == nil {
 			select {
 			case <-elections.ctx.Done():
 			case <-c.ctx.Done():
@@ -113,12 +137,12 @@ func (t *target) watchElections(c *connection, one client.Client, other string) 
 		select {
 		case <-c.ctx.Done():
 			return
-		case <-time.After(electionBackoff):
+		case <-time.After(electionDelay):
 		}
 	}
 }
 
-func (t *target) watchElection(c *connection, one client.Client, other string) (_ *connection, err error) {
+func (t *target) watchElection(c *connection, other string) (_ *connection, err error) {
 	elections := newConnection(other)
 	defer func() {
 		if err != nil {
@@ -127,36 +151,20 @@ func (t *target) watchElection(c *connection, one client.Client, other string) (
 	}()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*t.probeInterval)
 	defer cancel()
-	watch, err := elections.watchServer(ctx, t.database, t.tlsConfig, func(db *serverdb.Database) error {
+	err = elections.watchServer(ctx, t.model.Name(), t.tlsConfig, func(db *serverdb.Database) error {
 		if db.Leader {
-			go c.demandAnswer(one, min(electionTimeout, t.probeInterval))
+			go c.demandAnswer(min(electionTimeout, t.probeInterval))
 		}
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	if watch == nil {
+	if elections.watch == nil {
 		return nil, fmt.Errorf("%s is not in a cluster", other)
 	}
-	go elections.probe(watch, t.probeInterval)
+	go elections.probe(t.probeInterval)
 	return elections, nil
-}
-
-// open adds the client for the database, which must have model m, and watches the other servers.
-func (t *target) open(ctx context.Context, c *connection, m model.ClientDBModel) (client.Client, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*t.probeInterval)
-	defer cancel()
-	data, err := c.dial(ctx, m, t.tlsConfig)
-	if err != nil || !c.clustered {
-		return data, err
-	}
-	for _, other := range t.endpoints {
-		if other != c.endpoint {
-			go t.watchElections(c, data, other)
-		}
-	}
-	return data, nil
 }
 
 // Connection is a client of a database other than the northbound one, from Dial to the loss of its
@@ -170,7 +178,7 @@ type Connection struct {
 // and, if the database is clustered, is connected to its cluster. The connection, for model m, ends
 // when either is no longer so; it is not restored. The client monitors nothing yet.
 func Dial(ctx context.Context, m model.ClientDBModel, cfg Config) (_ *Connection, err error) {
-	t, err := cfg.target(m.Name(), func(endpoint string, db *serverdb.Database) error {
+	t, err := cfg.target(m, func(endpoint string, db *serverdb.Database) error {
 		if !db.Connected {
 			return fmt.Errorf("%s is not connected to its cluster", endpoint)
 		}
@@ -183,13 +191,8 @@ func Dial(ctx context.Context, m model.ClientDBModel, cfg Config) (_ *Connection
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", cfg.Address, err)
 	}
-	data, err := t.open(ctx, c, m)
-	if err != nil {
-		c.end(err)
-		return nil, err
-	}
-	go c.probe(data, t.probeInterval)
-	return &Connection{data, c}, nil
+	go c.probe(t.probeInterval)
+	return &Connection{c.data, c}, nil
 }
 
 // Lost is closed when the connection has ended.

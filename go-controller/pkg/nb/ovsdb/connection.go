@@ -28,9 +28,12 @@ type connection struct {
 	ctx    context.Context // ends with the connection
 	cancel context.CancelCauseFunc
 
-	clustered bool // so is the database; known once watchServer has returned
-
-	// attempts are those to connect to the servers of which this one was the first to be accepted.
+	// What watchServer learned: whether the database is clustered, and its client of the server's own
+	// database, which is nil if nothing can change.
+	clustered bool
+	watch     client.Client
+	data      client.Client // of the database; nil on a connection that only watches
+	// attempts are the other ones that were made together with this one; tests wait for them.
 	attempts *sync.WaitGroup
 
 	mu      sync.Mutex
@@ -61,8 +64,9 @@ func (c *connection) dial(ctx context.Context, m model.ClientDBModel, tlsConfig 
 		go one.Close()
 		return nil, context.Cause(c.ctx)
 	}
-	// The library handles the loss of a connection in a goroutine that it starts while it connects.
-	// Only a call orders that goroutine after the ones it waits for.
+	// Connect starts the goroutine that waits for the client's other goroutines when the connection
+	// breaks before it has counted them. After one answered call they no longer race; before it, a
+	// break within microseconds still may.
 	if err := echo(ctx, one); err != nil {
 		return nil, fmt.Errorf("probe %s: %w", c.endpoint, err)
 	}
@@ -114,8 +118,8 @@ func echo(ctx context.Context, one client.Client) error {
 	return err
 }
 
-// probe ends the connection when the server does not answer a client in time.
-func (c *connection) probe(one client.Client, interval time.Duration) {
+// probe ends the connection when the server does not answer in time.
+func (c *connection) probe(interval time.Duration) {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
@@ -123,13 +127,18 @@ func (c *connection) probe(one client.Client, interval time.Duration) {
 		case <-c.ctx.Done():
 			return
 		case <-tick.C:
-			c.demandAnswer(one, interval)
+			c.demandAnswer(interval)
 		}
 	}
 }
 
-// demandAnswer ends the connection when the server does not answer a client in time.
-func (c *connection) demandAnswer(one client.Client, timeout time.Duration) {
+// demandAnswer ends the connection when the server does not answer in time. It asks for the server's
+// own database if possible: a clustered database answers only once it has committed what others wrote.
+func (c *connection) demandAnswer(timeout time.Duration) {
+	one := c.data
+	if c.watch != nil {
+		one = c.watch
+	}
 	answered := make(chan error, 1)
 	go func() {
 		ctx, cancel := context.WithTimeout(c.ctx, timeout)
@@ -149,20 +158,20 @@ func (c *connection) demandAnswer(one client.Client, timeout time.Duration) {
 }
 
 // watchServer returns the error of check for what the server says about a database, and ends the
-// connection when check fails later. It returns the client that it watches with, or nil if the
-// database is neither clustered nor a relay's: then nothing can change.
-func (c *connection) watchServer(ctx context.Context, database string, tlsConfig *tls.Config, check func(*serverdb.Database) error) (client.Client, error) {
+// connection when check fails later. It watches nothing more if the database is neither clustered nor
+// a relay's: then nothing can change.
+func (c *connection) watchServer(ctx context.Context, database string, tlsConfig *tls.Config, check func(*serverdb.Database) error) error {
 	m, err := serverdb.FullDatabaseModel()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	watch, err := c.dial(ctx, m, tlsConfig)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	dbs := watch.Cache()
 	if dbs == nil {
-		return nil, errLost
+		return errLost
 	}
 	checkRow := func(row model.Model) error {
 		db, ok := row.(*serverdb.Database)
@@ -180,20 +189,24 @@ func (c *connection) watchServer(ctx context.Context, database string, tlsConfig
 	monitor.Method = ovsdb.ConditionalMonitorRPC // the only one that the server's own database supports
 	monitor.Tables = []client.TableMonitor{{Table: serverdb.DatabaseTable, Fields: []string{"name", "model", "leader", "connected"}}}
 	if _, err := watch.Monitor(ctx, monitor); err != nil {
-		return nil, fmt.Errorf("monitor the state of %s: %w", c.endpoint, err)
+		return fmt.Errorf("monitor the state of %s: %w", c.endpoint, err)
 	}
-	changes := false
+	var kind serverdb.DatabaseModel
 	for _, row := range dbs.Table(serverdb.DatabaseTable).RowsShallow() {
 		if err := checkRow(row); err != nil {
-			return nil, err
+			return err
 		}
 		if db := row.(*serverdb.Database); db.Name == database {
-			changes, c.clustered = db.Model != serverdb.DatabaseModelStandalone, db.Model == serverdb.DatabaseModelClustered
+			kind = db.Model
 		}
 	}
-	if !changes {
+	switch c.clustered = kind == serverdb.DatabaseModelClustered; kind {
+	case "":
+		return fmt.Errorf("%s has no database %s", c.endpoint, database)
+	case serverdb.DatabaseModelStandalone:
 		c.disconnect(watch)
-		return nil, nil
+	default:
+		c.watch = watch
 	}
-	return watch, nil
+	return context.Cause(c.ctx) // check may have failed meanwhile
 }

@@ -93,6 +93,24 @@ func TestConnectionIsClosed(t *testing.T) {
 	eventually.Receive(t, "the end of the connection", c.Lost())
 }
 
+// TestServerWithoutTheDatabase: one of the servers has another database.
+func TestServerWithoutTheDatabase(t *testing.T) {
+	t.Parallel()
+	other, s := ovsdbtest.StartSB(t), ovsdbtest.StartNB(t)
+	for range 5 {
+		c, err := dialAny(t, other.Socket()+","+s.Socket())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.connection.endpoint != s.Socket() {
+			t.Errorf("connected to %s", c.connection.endpoint)
+		}
+	}
+	if _, err := dialAny(t, other.Socket()); err == nil || !strings.Contains(err.Error(), "has no database OVN_Northbound") {
+		t.Errorf("connecting to a server without the database: %v", err)
+	}
+}
+
 // TestServerIsKilled: the server of a connection that was not used yet is killed.
 func TestServerIsKilled(t *testing.T) {
 	t.Parallel()

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ovn-org/libovsdb/model"
 	"github.com/ovn-org/libovsdb/ovsdb/serverdb"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
@@ -59,8 +60,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// target returns the database with a name at the address of c.
-func (c Config) target(database string, accept func(endpoint string, db *serverdb.Database) error) (*target, error) {
+// target returns the database with model m at the address of c.
+func (c Config) target(m model.ClientDBModel, accept func(endpoint string, db *serverdb.Database) error) (*target, error) {
 	c = c.withDefaults()
 	endpoints, err := ParseAddress(c.Address)
 	if err != nil {
@@ -70,7 +71,7 @@ func (c Config) target(database string, accept func(endpoint string, db *serverd
 	if err != nil {
 		return nil, err
 	}
-	return &target{endpoints, database, tlsConfig, c.ProbeInterval, accept}, nil
+	return &target{endpoints, m, tlsConfig, c.ProbeInterval, accept}, nil
 }
 
 // ParseAddress splits a comma-separated list of endpoints and checks each.

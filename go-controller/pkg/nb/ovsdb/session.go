@@ -24,7 +24,6 @@ var errSession = errors.New("connection to the northbound database was lost")
 // is complete when openSession returns.
 type session struct {
 	*connection
-	data client.Client
 	view view
 
 	// fence is the first operation of each transaction; nil without a Fence.
@@ -34,17 +33,17 @@ type session struct {
 // openSession connects to the leader of the database's cluster and fills the cache. events receives
 // the events of the cache from then on; homes gets the tables in which features have rows by then.
 func openSession(ctx context.Context, cfg Config, homes *tableIndex, events cache.EventHandler) (_ *session, err error) {
+	dbModel, err := databaseModel()
+	if err != nil {
+		return nil, err
+	}
 	// A follower would work too, but slower.
-	t, err := cfg.target(databaseName, func(endpoint string, db *serverdb.Database) error {
+	t, err := cfg.target(dbModel, func(endpoint string, db *serverdb.Database) error {
 		if db.Model == serverdb.DatabaseModelClustered && (!db.Leader || !db.Connected) {
 			return fmt.Errorf("%s does not lead its cluster", endpoint)
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	dbModel, err := databaseModel()
 	if err != nil {
 		return nil, err
 	}
@@ -58,9 +57,6 @@ func openSession(ctx context.Context, cfg Config, homes *tableIndex, events cach
 			s.end(err)
 		}
 	}()
-	if s.data, err = t.open(ctx, c, dbModel); err != nil {
-		return nil, err
-	}
 	if err = s.claim(ctx, cfg); err != nil {
 		return nil, err
 	}
@@ -84,7 +80,7 @@ func openSession(ctx context.Context, cfg Config, homes *tableIndex, events cach
 		return nil, context.Cause(s.ctx)
 	}
 	s.view.ownedRows(func(t *table, o nb.Owner) { homes.add(o.Feature, t) })
-	go s.probe(s.data, cfg.ProbeInterval)
+	go s.probe(cfg.ProbeInterval)
 	return s, nil
 }
 
