@@ -12,13 +12,12 @@ import (
 
 	"github.com/ovn-org/libovsdb/client"
 	"github.com/ovn-org/libovsdb/model"
-	"github.com/ovn-org/libovsdb/ovsdb/serverdb"
+	"k8s.io/klog/v2"
 )
 
 const (
-	// retryDelay is the delay before a server that refused is tried again while others have not
-	// answered yet.
-	retryDelay = 250 * time.Millisecond
+	// retryInterval is how often servers that failed are tried again while others have not answered yet.
+	retryInterval = 250 * time.Millisecond
 	// electionTimeout is how long the answer to a probe may take once another server leads: most
 	// likely because this one hangs, or its node was lost.
 	electionTimeout = time.Second
@@ -32,37 +31,32 @@ type target struct {
 	model         model.ClientDBModel
 	tlsConfig     *tls.Config
 	probeInterval time.Duration
-	// accept returns an error if the server cannot be used. It is called for each change in what
-	// the server of a clustered database says about it.
-	accept func(endpoint string, db *serverdb.Database) error
+	// accept returns an error if the server cannot be used. It is called for each state of a
+	// database that is not standalone.
+	accept func(endpoint string, now state) error
 }
 
 // connect connects to all servers at once and returns the first connection that is accepted. It
 // fails when all servers have failed. Until then those that answered are tried again: with a hanging
 // leader, one of them will be the next.
 func (t *target) connect(ctx context.Context) (*connection, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	type result struct {
 		endpoint string
 		*connection
 		err error
 	}
-	results, returned := make(chan result), make(chan struct{})
-	defer close(returned)
-	attempts := &sync.WaitGroup{}
-	start := func(endpoint string, delay time.Duration) {
+	results, attempts := make(chan result), &sync.WaitGroup{}
+	start := func(endpoint string) {
 		attempts.Go(func() {
-			select {
-			case <-time.After(delay):
-			case <-returned:
-				return
-			}
 			c, err := t.try(ctx, endpoint)
 			if err == nil {
 				c.attempts = attempts
 			}
 			select {
 			case results <- result{endpoint, c, err}:
-			case <-returned: // another one was faster
+			case <-ctx.Done(): // another one was faster
 				if err == nil {
 					c.end(errLost)
 				}
@@ -70,9 +64,12 @@ func (t *target) connect(ctx context.Context) (*connection, error) {
 		})
 	}
 	for _, endpoint := range t.endpoints {
-		start(endpoint, 0)
+		start(endpoint)
 	}
 	failed := map[string]error{}
+	var again []string
+	retry := time.NewTicker(retryInterval)
+	defer retry.Stop()
 	for {
 		select {
 		case r := <-results:
@@ -83,32 +80,23 @@ func (t *target) connect(ctx context.Context) (*connection, error) {
 			if failed[r.endpoint] = r.err; len(failed) == len(t.endpoints) {
 				return nil, errors.Join(slices.Collect(maps.Values(failed))...)
 			}
-			start(r.endpoint, retryDelay)
+			again = append(again, r.endpoint)
+		case <-retry.C:
+			for _, endpoint := range again {
+				start(endpoint)
+			}
+			again = nil
 		case <-ctx.Done():
 			return nil, errors.Join(append(slices.Collect(maps.Values(failed)), ctx.Err())...)
 		}
 	}
 }
 
-// try connects to one server, and watches its state until the connection ends.
-func (t *target) try(ctx context.Context, endpoint string) (_ *connection, err error) {
-	c := newConnection(endpoint)
-	defer func() {
-		if err != nil {
-			c.end(err)
-		}
-	}()
-	// Not interrupted when another server is faster: the library reads the answer to an interrupted
-	// call while it may be arriving.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*t.probeInterval)
+// try connects to one server.
+func (t *target) try(ctx context.Context, endpoint string) (*connection, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*t.probeInterval)
 	defer cancel()
-	if err = c.watchServer(ctx, t.model.Name(), t.tlsConfig, func(db *serverdb.Database) error { return t.accept(endpoint, db) }); err != nil {
-		return nil, err
-	}
-	if c.data, err = c.dial(ctx, t.model, t.tlsConfig); err != nil {
-		return nil, err
-	}
-	return c, nil
+	return open(ctx, endpoint, t.model, t.tlsConfig, func(now state) error { return t.accept(endpoint, now) })
 }
 
 // watchOthers watches the other members of the cluster, if the database has one.
@@ -126,45 +114,45 @@ func (t *target) watchOthers(c *connection) {
 // watchElections probes the server of a connection when another server is seen to lead, until the
 // connection ends.
 func (t *target) watchElections(c *connection, other string) {
-	for {
-		if elections, err := t.watchElection(c, other); err == nil {
-			select {
-			case <-elections.ctx.Done():
-			case <-c.ctx.Done():
-				elections.end(errLost)
-			}
-		}
+	for c.ctx.Err() == nil {
+		t.watchElection(c, other)
 		select {
 		case <-c.ctx.Done():
-			return
 		case <-time.After(electionDelay):
 		}
 	}
 }
 
-func (t *target) watchElection(c *connection, other string) (_ *connection, err error) {
-	elections := newConnection(other)
-	defer func() {
-		if err != nil {
-			elections.end(err)
-		}
-	}()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*t.probeInterval)
-	defer cancel()
-	err = elections.watchServer(ctx, t.model.Name(), t.tlsConfig, func(db *serverdb.Database) error {
-		if db.Leader {
+// watchElection does so until the connection to the other server ends, too.
+func (t *target) watchElection(c *connection, other string) {
+	seen := func(now state) {
+		if now.Leader {
 			go c.demandAnswer(min(electionTimeout, t.probeInterval))
 		}
-		return nil
-	})
+	}
+	ctx, cancel := context.WithTimeout(c.ctx, 2*t.probeInterval)
+	defer cancel()
+	watch, now, err := watchState(ctx, other, t.tlsConfig, t.model.Name(), seen)
 	if err != nil {
-		return nil, err
+		klog.V(4).InfoS("Cannot watch a server for elections", "endpoint", other, "err", err)
+		return
 	}
-	if elections.watch == nil {
-		return nil, fmt.Errorf("%s is not in a cluster", other)
+	defer watch.close()
+	seen(now)
+	tick := time.NewTicker(t.probeInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-c.ctx.Done():
+			return
+		case <-watch.lost:
+			return
+		case <-tick.C:
+			if watch.probe(c.ctx, t.probeInterval) != nil {
+				return
+			}
+		}
 	}
-	go elections.probe(t.probeInterval)
-	return elections, nil
 }
 
 // Connection is a client of a database other than the northbound one, from Dial to the loss of its
@@ -178,8 +166,8 @@ type Connection struct {
 // and, if the database is clustered, is connected to its cluster. The connection, for model m, ends
 // when either is no longer so; it is not restored. The client monitors nothing yet.
 func Dial(ctx context.Context, m model.ClientDBModel, cfg Config) (_ *Connection, err error) {
-	t, err := cfg.target(m, func(endpoint string, db *serverdb.Database) error {
-		if !db.Connected {
+	t, err := cfg.target(m, func(endpoint string, now state) error {
+		if !now.Connected {
 			return fmt.Errorf("%s is not connected to its cluster", endpoint)
 		}
 		return nil

@@ -5,14 +5,11 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
-	"github.com/ovn-org/libovsdb/cache"
 	"github.com/ovn-org/libovsdb/client"
 	"github.com/ovn-org/libovsdb/model"
-	"github.com/ovn-org/libovsdb/ovsdb"
 	"github.com/ovn-org/libovsdb/ovsdb/serverdb"
 	"k8s.io/klog/v2"
 )
@@ -20,99 +17,95 @@ import (
 // errLost means that a connection was closed, by the server or by us.
 var errLost = errors.New("connection was lost")
 
-// connection is one connection to one server, which may take several clients of the library: a
-// client reads one database. It ends as a whole.
+// connection is a connection to one server: to a database, and to what the server says about it.
+// Both end together.
 type connection struct {
 	endpoint string
 
 	ctx    context.Context // ends with the connection
 	cancel context.CancelCauseFunc
 
-	// What watchServer learned: whether the database is clustered, and its client of the server's own
-	// database, which is nil if nothing can change.
-	clustered bool
-	watch     client.Client
-	data      client.Client // of the database; nil on a connection that only watches
+	clustered bool // so is the database
+	// watch tells the state of the database; nil if the state does not change.
+	watch *stateWatch
+	data  client.Client
 	// attempts are the other ones that were made together with this one; tests wait for them.
 	attempts *sync.WaitGroup
-
-	mu      sync.Mutex
-	clients []client.Client // open ones
 }
 
-func newConnection(endpoint string) *connection {
+// open connects to a server and its database, which must have model m; ctx must have a deadline. check returns an error if the
+// server cannot be used: the error of open for the state that the server has, or the end of the
+// connection when the state changes.
+func open(ctx context.Context, endpoint string, m model.ClientDBModel, tlsConfig *tls.Config, check func(state) error) (_ *connection, err error) {
 	c := &connection{endpoint: endpoint}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
-	return c
-}
-
-// dial connects a client that lives as long as the connection and does not reconnect by itself.
-func (c *connection) dial(ctx context.Context, m model.ClientDBModel, tlsConfig *tls.Config) (client.Client, error) {
-	logger := klog.Background().V(4)
-	one, err := client.NewOVSDBClient(m, client.WithEndpoint(c.endpoint), client.WithTLSConfig(tlsConfig), client.WithLogger(&logger))
+	defer func() {
+		if err != nil {
+			c.end(err)
+		}
+	}()
+	watch, now, err := watchState(ctx, endpoint, tlsConfig, m.Name(), func(now state) {
+		if err := check(now); err != nil {
+			c.end(err)
+		}
+	})
 	if err != nil {
-		return nil, fmt.Errorf("set up client for %s: %w", c.endpoint, err)
+		return nil, err
 	}
-	c.mu.Lock()
-	c.clients = append(c.clients, one)
-	c.mu.Unlock()
-	go c.endWith(one) // before it connects: the library drops a notification that nobody waits for
-	if err := one.Connect(ctx); err != nil {
-		return nil, fmt.Errorf("connect to %s: %w", c.endpoint, err)
+	context.AfterFunc(c.ctx, watch.close)
+	c.clustered = now.Model == serverdb.DatabaseModelClustered
+	if now.Model == serverdb.DatabaseModelStandalone { // nothing can change
+		watch.close()
+	} else {
+		c.watch = watch
+		go c.endWith(watch.lost)
+		if err := check(now); err != nil {
+			return nil, err
+		}
 	}
-	if c.ctx.Err() != nil { // ended meanwhile: nothing else would close it
-		go one.Close()
-		return nil, context.Cause(c.ctx)
+	logger := klog.Background().V(4)
+	c.data, err = client.NewOVSDBClient(m, client.WithEndpoint(endpoint), client.WithTLSConfig(tlsConfig), client.WithLogger(&logger))
+	if err != nil {
+		return nil, fmt.Errorf("set up client for %s: %w", endpoint, err)
 	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	// Not interrupted from here: the library reads the answer to an interrupted call while it may be
+	// arriving.
+	deadline, _ := ctx.Deadline()
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline)
+	defer cancel()
+	go c.endWith(c.data.DisconnectNotify()) // before it connects: the library drops a notification that nobody waits for
+	if err := c.data.Connect(ctx); err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", endpoint, err)
+	}
+	// The connection closes its client when it ends, whatever may be using it.
+	context.AfterFunc(c.ctx, c.data.Close)
 	// Connect starts the goroutine that waits for the client's other goroutines when the connection
 	// breaks before it has counted them. After one answered call they no longer race; before it, a
 	// break within microseconds still may.
-	if err := echo(ctx, one); err != nil {
-		return nil, fmt.Errorf("probe %s: %w", c.endpoint, err)
+	if err := echo(ctx, c.data); err != nil {
+		return nil, fmt.Errorf("probe %s: %w", endpoint, err)
 	}
-	return one, nil
+	return c, context.Cause(c.ctx)
 }
 
-// disconnect closes a client that is no longer needed.
-func (c *connection) disconnect(one client.Client) {
-	c.forget(one)
-	one.Close()
-}
-
-// forget takes a client from the open ones, and returns whether it was one of them.
-func (c *connection) forget(one client.Client) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	open := len(c.clients)
-	c.clients = slices.DeleteFunc(c.clients, func(other client.Client) bool { return other == one })
-	return len(c.clients) < open
-}
-
-// end ends the connection. It does not wait for the clients to close, which a hanging server can
+// end ends the connection. It does not wait for the client to close, which a hanging server can
 // delay.
-func (c *connection) end(cause error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.cancel(cause)
-	for _, one := range c.clients {
-		go one.Close()
-	}
-	c.clients = nil
-}
+func (c *connection) end(cause error) { c.cancel(cause) }
 
-// endWith ends the connection when a client that is needed loses its own.
-func (c *connection) endWith(one client.Client) {
+// endWith ends the connection when a part of it is lost.
+func (c *connection) endWith(lost <-chan struct{}) {
 	select {
-	case <-one.DisconnectNotify():
-		if c.forget(one) {
-			c.end(errLost)
-		}
+	case <-lost:
+		c.end(errLost)
 	case <-c.ctx.Done():
 	}
 }
 
 // echo makes the server answer, to an empty transaction: the library's Echo reads the answer even
-// when ctx ended before it arrived, and so while it may be arriving.
+// when ctx ended before it arrived.
 func echo(ctx context.Context, one client.Client) error {
 	_, err := one.Transact(ctx)
 	return err
@@ -132,20 +125,20 @@ func (c *connection) probe(interval time.Duration) {
 	}
 }
 
-// demandAnswer ends the connection when the server does not answer in time. It asks for the server's
-// own database if possible: a clustered database answers only once it has committed what others wrote.
+// demandAnswer ends the connection when the server does not answer in time. A clustered database
+// would answer only once it has committed what others wrote; the server itself answers at once.
 func (c *connection) demandAnswer(timeout time.Duration) {
-	one := c.data
-	if c.watch != nil {
-		one = c.watch
-	}
 	answered := make(chan error, 1)
 	go func() {
+		if c.watch != nil {
+			answered <- c.watch.probe(c.ctx, timeout)
+			return
+		}
 		ctx, cancel := context.WithTimeout(c.ctx, timeout)
 		defer cancel()
-		answered <- echo(ctx, one)
+		answered <- echo(ctx, c.data)
 	}()
-	// The call may block on a full socket, where its context does not interrupt it.
+	// A client's call may block on a full socket, where its context does not interrupt it.
 	select {
 	case <-c.ctx.Done():
 	case err := <-answered:
@@ -155,58 +148,4 @@ func (c *connection) demandAnswer(timeout time.Duration) {
 	case <-time.After(2 * timeout):
 		c.end(fmt.Errorf("probe %s: no answer", c.endpoint))
 	}
-}
-
-// watchServer returns the error of check for what the server says about a database, and ends the
-// connection when check fails later. It watches nothing more if the database is neither clustered nor
-// a relay's: then nothing can change.
-func (c *connection) watchServer(ctx context.Context, database string, tlsConfig *tls.Config, check func(*serverdb.Database) error) error {
-	m, err := serverdb.FullDatabaseModel()
-	if err != nil {
-		return err
-	}
-	watch, err := c.dial(ctx, m, tlsConfig)
-	if err != nil {
-		return err
-	}
-	dbs := watch.Cache()
-	if dbs == nil {
-		return errLost
-	}
-	checkRow := func(row model.Model) error {
-		db, ok := row.(*serverdb.Database)
-		if !ok || db.Name != database || db.Model == serverdb.DatabaseModelStandalone {
-			return nil
-		}
-		return check(db)
-	}
-	dbs.AddEventHandler(&cache.EventHandlerFuncs{UpdateFunc: func(_ string, _, row model.Model) {
-		if err := checkRow(row); err != nil {
-			c.end(err)
-		}
-	}})
-	monitor := watch.NewMonitor()
-	monitor.Method = ovsdb.ConditionalMonitorRPC // the only one that the server's own database supports
-	monitor.Tables = []client.TableMonitor{{Table: serverdb.DatabaseTable, Fields: []string{"name", "model", "leader", "connected"}}}
-	if _, err := watch.Monitor(ctx, monitor); err != nil {
-		return fmt.Errorf("monitor the state of %s: %w", c.endpoint, err)
-	}
-	var kind serverdb.DatabaseModel
-	for _, row := range dbs.Table(serverdb.DatabaseTable).RowsShallow() {
-		if err := checkRow(row); err != nil {
-			return err
-		}
-		if db := row.(*serverdb.Database); db.Name == database {
-			kind = db.Model
-		}
-	}
-	switch c.clustered = kind == serverdb.DatabaseModelClustered; kind {
-	case "":
-		return fmt.Errorf("%s has no database %s", c.endpoint, database)
-	case serverdb.DatabaseModelStandalone:
-		c.disconnect(watch)
-	default:
-		c.watch = watch
-	}
-	return context.Cause(c.ctx) // check may have failed meanwhile
 }

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/ovn-org/libovsdb/model"
-	"github.com/ovn-org/libovsdb/ovsdb/serverdb"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/pki"
@@ -61,7 +60,7 @@ func (c Config) withDefaults() Config {
 }
 
 // target returns the database with model m at the address of c.
-func (c Config) target(m model.ClientDBModel, accept func(endpoint string, db *serverdb.Database) error) (*target, error) {
+func (c Config) target(m model.ClientDBModel, accept func(endpoint string, now state) error) (*target, error) {
 	c = c.withDefaults()
 	endpoints, err := ParseAddress(c.Address)
 	if err != nil {

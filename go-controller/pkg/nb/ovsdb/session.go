@@ -38,8 +38,8 @@ func openSession(ctx context.Context, cfg Config, homes *tableIndex, events cach
 		return nil, err
 	}
 	// A follower would work too, but slower.
-	t, err := cfg.target(dbModel, func(endpoint string, db *serverdb.Database) error {
-		if db.Model == serverdb.DatabaseModelClustered && (!db.Leader || !db.Connected) {
+	t, err := cfg.target(dbModel, func(endpoint string, now state) error {
+		if now.Model == serverdb.DatabaseModelClustered && (!now.Leader || !now.Connected) {
 			return fmt.Errorf("%s does not lead its cluster", endpoint)
 		}
 		return nil
