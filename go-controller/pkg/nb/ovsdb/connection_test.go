@@ -1,6 +1,10 @@
 package ovsdb
 
 import (
+	"errors"
+	"io/fs"
+	"net"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -18,13 +22,13 @@ type dialed struct {
 	Name string `ovsdb:"name"`
 }
 
-func dialAny(t *testing.T, address string) (*Connection, error) {
+func dialAny(t *testing.T, address string, probeInterval time.Duration) (*Connection, error) {
 	t.Helper()
 	m, err := model.NewClientDBModel(databaseName, map[string]model.Model{"Logical_Switch": &dialed{}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := Dial(t.Context(), m, Config{Address: address, ProbeInterval: time.Second})
+	c, err := Dial(t.Context(), m, Config{Address: address, ProbeInterval: probeInterval})
 	if err == nil {
 		t.Cleanup(func() {
 			c.Close()
@@ -42,7 +46,7 @@ func TestServerHangs(t *testing.T) {
 	cluster := ovsdbtest.StartCluster(t, 3)
 	leader := cluster.Leader()
 	follower := cluster.Servers[slices.IndexFunc(cluster.Servers, func(s *ovsdbtest.Server) bool { return s != leader })]
-	c, err := dialAny(t, follower.Socket())
+	c, err := dialAny(t, follower.Socket(), time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +54,7 @@ func TestServerHangs(t *testing.T) {
 	t.Cleanup(follower.Thaw)
 	eventually.Receive(t, "the end of the connection", c.Lost())
 	eventually.Succeeds(t, "a connection to another server", func() error {
-		c, err = dialAny(t, cluster.Address())
+		c, err = dialAny(t, cluster.Address(), time.Second)
 		return err
 	})
 	if at := c.connection.endpoint; at == follower.Socket() {
@@ -63,7 +67,7 @@ func TestServerLeavesItsCluster(t *testing.T) {
 	t.Parallel()
 	cluster := ovsdbtest.StartCluster(t, 3)
 	alone := cluster.Servers[0]
-	c, err := dialAny(t, alone.Socket())
+	c, err := dialAny(t, alone.Socket(), time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,12 +75,12 @@ func TestServerLeavesItsCluster(t *testing.T) {
 		s.Kill()
 	}
 	eventually.Receive(t, "the end of the connection", c.Lost())
-	if _, err := dialAny(t, alone.Socket()); err == nil || !strings.Contains(err.Error(), "is not connected to its cluster") {
+	if _, err := dialAny(t, alone.Socket(), time.Second); err == nil || !strings.Contains(err.Error(), "is not connected to its cluster") {
 		t.Errorf("connecting again: %v", err)
 	}
 	cluster.Servers[1].Start()
 	eventually.Succeeds(t, "to connect to the server, which has a majority again", func() error {
-		_, err := dialAny(t, alone.Socket())
+		_, err := dialAny(t, alone.Socket(), time.Second)
 		return err
 	})
 }
@@ -85,7 +89,7 @@ func TestServerLeavesItsCluster(t *testing.T) {
 func TestConnectionIsClosed(t *testing.T) {
 	t.Parallel()
 	s := ovsdbtest.StartNB(t)
-	c, err := dialAny(t, s.Socket())
+	c, err := dialAny(t, s.Socket(), time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,12 +97,44 @@ func TestConnectionIsClosed(t *testing.T) {
 	eventually.Receive(t, "the end of the connection", c.Lost())
 }
 
+// TestHangingServerDelaysNobody: while a server hangs, others that cannot be used yet are tried again.
+func TestHangingServerDelaysNobody(t *testing.T) {
+	t.Parallel()
+	hanging, s := ovsdbtest.StartNB(t), ovsdbtest.StartNB(t)
+	hanging.Freeze()
+	t.Cleanup(hanging.Thaw)
+	s.Kill()
+	path := strings.TrimPrefix(s.Socket(), "unix:")
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	refusing, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := dialAny(t, hanging.Socket()+","+s.Socket(), time.Hour)
+		done <- err
+	}()
+	conn, err := refusing.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+	refusing.Close()
+	s.Start()
+	if err := eventually.Receive(t, "a connection", done); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestServerWithoutTheDatabase: one of the servers has another database.
 func TestServerWithoutTheDatabase(t *testing.T) {
 	t.Parallel()
 	other, s := ovsdbtest.StartSB(t), ovsdbtest.StartNB(t)
 	for range 5 {
-		c, err := dialAny(t, other.Socket()+","+s.Socket())
+		c, err := dialAny(t, other.Socket()+","+s.Socket(), time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -106,7 +142,7 @@ func TestServerWithoutTheDatabase(t *testing.T) {
 			t.Errorf("connected to %s", c.connection.endpoint)
 		}
 	}
-	if _, err := dialAny(t, other.Socket()); err == nil || !strings.Contains(err.Error(), "has no database OVN_Northbound") {
+	if _, err := dialAny(t, other.Socket(), time.Second); err == nil || !strings.Contains(err.Error(), "has no database OVN_Northbound") {
 		t.Errorf("connecting to a server without the database: %v", err)
 	}
 }
@@ -115,7 +151,7 @@ func TestServerWithoutTheDatabase(t *testing.T) {
 func TestServerIsKilled(t *testing.T) {
 	t.Parallel()
 	s := ovsdbtest.StartNB(t)
-	c, err := dialAny(t, s.Socket())
+	c, err := dialAny(t, s.Socket(), time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
