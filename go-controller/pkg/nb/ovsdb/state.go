@@ -43,6 +43,9 @@ type message struct {
 	Result json.RawMessage `json:"result,omitempty"`
 }
 
+// sendTimeout bounds the time to write one message.
+const sendTimeout = 5 * time.Second
+
 // IDs of requests.
 const (
 	monitorID = "monitor"
@@ -62,7 +65,7 @@ func watchState(ctx context.Context, endpoint string, tlsConfig *tls.Config, dat
 	if err != nil {
 		return nil, now, fmt.Errorf("connect to %s: %w", endpoint, err)
 	}
-	w := &stateWatch{conn: conn, in: json.NewDecoder(conn), out: json.NewEncoder(conn), answers: make(chan struct{}, 8), lost: make(chan struct{})}
+	w := newStateWatch(conn)
 	stop := context.AfterFunc(ctx, w.close)
 	defer func() {
 		if !stop() && err == nil {
@@ -91,6 +94,10 @@ func watchState(ctx context.Context, endpoint string, tlsConfig *tls.Config, dat
 		go w.run(database, changed)
 		return w, now, nil
 	}
+}
+
+func newStateWatch(conn net.Conn) *stateWatch {
+	return &stateWatch{conn: conn, in: json.NewDecoder(conn), out: json.NewEncoder(conn), answers: make(chan struct{}, 8), lost: make(chan struct{})}
 }
 
 // run handles messages until the connection ends.
@@ -139,6 +146,10 @@ func stateIn(updates json.RawMessage, database string) (state, bool) {
 func (w *stateWatch) send(m message) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	// A hanging server's socket may be full.
+	if err := w.conn.SetWriteDeadline(time.Now().Add(sendTimeout)); err != nil {
+		return err
+	}
 	return w.out.Encode(m)
 }
 
@@ -157,9 +168,6 @@ func (w *stateWatch) receive() (m message, err error) {
 func (w *stateWatch) probe(ctx context.Context, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	if err := w.conn.SetWriteDeadline(time.Now().Add(timeout)); err != nil {
-		return err
-	}
 	if err := w.send(message{ID: probeID, Method: "echo", Params: json.RawMessage("[]")}); err != nil {
 		return err
 	}
