@@ -72,7 +72,7 @@ func (s *session) request(m message, at time.Time) {
 
 func decode(m message, at time.Time) request {
 	var params []json.RawMessage
-	if m.Method != "transact" || json.Unmarshal(m.Params, &params) != nil || len(params) == 0 {
+	if m.Method != "transact" || json.Unmarshal(m.Params, &params) != nil || len(params) < 2 { // an empty one is a probe
 		return request{}
 	}
 	t := &Transaction{Asked: at, Rows: map[string]int{}, Inserted: map[Kind]int{}, Owners: map[Owner]bool{}}

@@ -18,8 +18,8 @@ import (
 const (
 	// retryInterval is how often servers that failed are tried again while others have not answered yet.
 	retryInterval = 250 * time.Millisecond
-	// electionTimeout is how long the answer to a probe may take once another server leads: most
-	// likely because this one hangs, or its node was lost.
+	// electionTimeout is how long the answer to a probe may take once another server leads in place of
+	// this one: most likely because this one hangs, or its node was lost.
 	electionTimeout = time.Second
 	// electionDelay is the delay before a server is watched for elections again.
 	electionDelay = 2 * time.Second
@@ -74,6 +74,7 @@ func (t *target) connect(ctx context.Context) (*connection, error) {
 		select {
 		case r := <-results:
 			if r.err == nil {
+				go r.probe(t.probeInterval)
 				t.watchOthers(r.connection)
 				return r.connection, nil
 			}
@@ -111,8 +112,8 @@ func (t *target) watchOthers(c *connection) {
 	}
 }
 
-// watchElections probes the server of a connection when another server is seen to lead, until the
-// connection ends.
+// watchElections probes the server of a connection when another server is seen to lead although, as far
+// as is known, it leads itself, until the connection ends.
 func (t *target) watchElections(c *connection, other string) {
 	for c.ctx.Err() == nil {
 		t.watchElection(c, other)
@@ -126,7 +127,7 @@ func (t *target) watchElections(c *connection, other string) {
 // watchElection does so until the connection to the other server ends, too.
 func (t *target) watchElection(c *connection, other string) {
 	seen := func(now state) {
-		if now.Leader {
+		if now.Leader && c.leads.Load() {
 			go c.demandAnswer(min(electionTimeout, t.probeInterval))
 		}
 	}
@@ -179,7 +180,6 @@ func Dial(ctx context.Context, m model.ClientDBModel, cfg Config) (_ *Connection
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", cfg.Address, err)
 	}
-	go c.probe(t.probeInterval)
 	return &Connection{c.data, c}, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ovn-org/libovsdb/client"
@@ -25,10 +26,10 @@ type connection struct {
 	ctx    context.Context // ends with the connection
 	cancel context.CancelCauseFunc
 
-	clustered bool // so is the database
-	// watch tells the state of the database; nil if the state does not change.
-	watch *stateWatch
-	data  client.Client
+	clustered bool        // so is the database
+	leads     atomic.Bool // the server leads its cluster, as far as it says
+	watch     *stateWatch
+	data      client.Client
 	// attempts are the other ones that were made together with this one; tests wait for them.
 	attempts *sync.WaitGroup
 }
@@ -44,24 +45,24 @@ func open(ctx context.Context, endpoint string, m model.ClientDBModel, tlsConfig
 			c.end(err)
 		}
 	}()
-	watch, now, err := watchState(ctx, endpoint, tlsConfig, m.Name(), func(now state) {
+	changed := func(now state) {
+		c.leads.Store(now.Leader)
+		if now.Model == serverdb.DatabaseModelStandalone {
+			return
+		}
 		if err := check(now); err != nil {
 			c.end(err)
 		}
-	})
-	if err != nil {
+	}
+	var now state
+	if c.watch, now, err = watchState(ctx, endpoint, tlsConfig, m.Name(), changed); err != nil {
 		return nil, err
 	}
-	context.AfterFunc(c.ctx, watch.close)
+	context.AfterFunc(c.ctx, c.watch.close)
+	go c.endWith(c.watch.lost)
 	c.clustered = now.Model == serverdb.DatabaseModelClustered
-	if now.Model == serverdb.DatabaseModelStandalone { // nothing can change
-		watch.close()
-	} else {
-		c.watch = watch
-		go c.endWith(watch.lost)
-		if err := check(now); err != nil {
-			return nil, err
-		}
+	if changed(now); c.ctx.Err() != nil {
+		return nil, context.Cause(c.ctx)
 	}
 	logger := klog.Background().V(4)
 	c.data, err = client.NewOVSDBClient(m, client.WithEndpoint(endpoint), client.WithTLSConfig(tlsConfig), client.WithLogger(&logger))
@@ -111,8 +112,24 @@ func echo(ctx context.Context, one client.Client) error {
 	return err
 }
 
-// probe ends the connection when the server does not answer in time.
+// dataTimeout bounds the answer of a database. It answers only after the copy of its rows, if one was
+// requested, and a clustered database only once it has committed what others wrote.
+const dataTimeout = openTimeout
+
+// probe ends the connection when the server, or its database, does not answer in time.
 func (c *connection) probe(interval time.Duration) {
+	go c.every(interval, func() {
+		ctx, cancel := context.WithTimeout(c.ctx, dataTimeout)
+		defer cancel()
+		if err := echo(ctx, c.data); err != nil {
+			c.end(fmt.Errorf("probe the database of %s: %w", c.endpoint, err))
+		}
+	})
+	c.every(interval, func() { c.demandAnswer(interval) })
+}
+
+// every calls f until the connection ends.
+func (c *connection) every(interval time.Duration, f func()) {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
@@ -120,32 +137,14 @@ func (c *connection) probe(interval time.Duration) {
 		case <-c.ctx.Done():
 			return
 		case <-tick.C:
-			c.demandAnswer(interval)
+			f()
 		}
 	}
 }
 
-// demandAnswer ends the connection when the server does not answer in time. A clustered database
-// would answer only once it has committed what others wrote; the server itself answers at once.
+// demandAnswer ends the connection when the server does not answer in time.
 func (c *connection) demandAnswer(timeout time.Duration) {
-	answered := make(chan error, 1)
-	go func() {
-		if c.watch != nil {
-			answered <- c.watch.probe(c.ctx, timeout)
-			return
-		}
-		ctx, cancel := context.WithTimeout(c.ctx, timeout)
-		defer cancel()
-		answered <- echo(ctx, c.data)
-	}()
-	// A client's call may block on a full socket, where its context does not interrupt it.
-	select {
-	case <-c.ctx.Done():
-	case err := <-answered:
-		if err != nil {
-			c.end(fmt.Errorf("probe %s: %w", c.endpoint, err))
-		}
-	case <-time.After(2 * timeout):
-		c.end(fmt.Errorf("probe %s: no answer", c.endpoint))
+	if err := c.watch.probe(c.ctx, timeout); err != nil {
+		c.end(fmt.Errorf("probe %s: %w", c.endpoint, err))
 	}
 }

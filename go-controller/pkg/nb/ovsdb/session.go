@@ -39,7 +39,7 @@ func openSession(ctx context.Context, cfg Config, homes *tableIndex, events cach
 	}
 	// A follower would work too, but slower.
 	t, err := cfg.target(dbModel, func(endpoint string, now state) error {
-		if now.Model == serverdb.DatabaseModelClustered && (!now.Leader || !now.Connected) {
+		if !now.Connected || now.Model == serverdb.DatabaseModelClustered && !now.Leader {
 			return fmt.Errorf("%s does not lead its cluster", endpoint)
 		}
 		return nil
@@ -73,15 +73,34 @@ func openSession(ctx context.Context, cfg Config, homes *tableIndex, events cach
 		m.Tables = append(m.Tables, client.TableMonitor{Table: t.Name, Fields: t.monitored()})
 	}
 	m.Tables = append(m.Tables, globalMonitor)
-	if _, err = s.data.Monitor(ctx, m); err != nil {
+	if err = s.monitor(ctx, m); err != nil {
 		return nil, fmt.Errorf("monitor %s: %w", s.endpoint, err)
 	}
 	if s.ctx.Err() != nil {
 		return nil, context.Cause(s.ctx)
 	}
 	s.view.ownedRows(func(t *table, o nb.Owner) { homes.add(o.Feature, t) })
-	go s.probe(cfg.ProbeInterval)
 	return s, nil
+}
+
+// monitor fills the cache. It returns when the connection ends, too, which the library's call may not
+// notice, and does not interrupt that call, whose answer may be arriving.
+func (s *session) monitor(ctx context.Context, m *client.Monitor) error {
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), openTimeout)
+	filled := make(chan error, 1)
+	go func() {
+		defer cancel()
+		_, err := s.data.Monitor(limited, m)
+		filled <- err
+	}()
+	select {
+	case err := <-filled:
+		return err
+	case <-s.ctx.Done():
+		return context.Cause(s.ctx)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // transact sends one transaction. After errSession its outcome is unknown.
