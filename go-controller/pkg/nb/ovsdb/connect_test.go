@@ -294,7 +294,8 @@ func TestLeaderChange(t *testing.T) {
 		old.Start()
 	}
 	close(done)
-	checkFresh(t, c.Leader().Dump(), wait())
+	want := wait()
+	checkFresh(t, c.Leader().Dump(), want)
 }
 
 func TestTLS(t *testing.T) {
