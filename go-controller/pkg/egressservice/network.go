@@ -114,7 +114,8 @@ func Networked(s Service, node string) bool {
 // the given routing table. Traffic to destinations inside the cluster stays in the main table,
 // whoever sends it: pods, Services and nodes are not subject to egress features. The table
 // may well have a default route. If it is a VRF device's, the kernel looks up what arrives by that
-// device there before any other table, so cluster, the subnets of pods and Services, comes before that.
+// device there before any other table. Therefore packets to cluster, the subnets of pods and Services,
+// take the main table before that.
 // (Rules for the device alone would not do: IPv4 packets match only rules for its ports, IPv6 packets
 // only those for the device.)
 func IPRules(s Service, node string, table host.RoutingTable, cluster, inside []netip.Prefix) map[host.IPRule]struct{} {

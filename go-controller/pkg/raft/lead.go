@@ -27,7 +27,7 @@ const (
 	timeout = 2 * time.Second
 )
 
-// Lead connects clients of the leader socket to the leading member, until ctx is done. It is for ovn-northd, which
+// Lead connects clients of the leader socket to the leading member, until ctx is done. It is for the relay for nodes, and for ovn-northd, which
 // works with leaders only, and by itself takes up to 16 seconds to find the next leader among several members,
 // since it waits longer after each member that is not the leader. A connection to the socket waits for a leader,
 // and is closed when that member is no longer the leader. secure is the TLS configuration for connections to

@@ -183,6 +183,11 @@ func Dial(ctx context.Context, m model.ClientDBModel, cfg Config) (_ *Connection
 	return &Connection{c.data, c}, nil
 }
 
+// Monitor requests rows and waits until the cache has them, until ctx or the connection ends.
+func (c *Connection) Monitor(ctx context.Context, m *client.Monitor) (client.MonitorCookie, error) {
+	return c.connection.monitor(ctx, m)
+}
+
 // Lost is closed when the connection has ended.
 func (c *Connection) Lost() <-chan struct{} { return c.connection.ctx.Done() }
 

@@ -112,6 +112,30 @@ func echo(ctx context.Context, one client.Client) error {
 	return err
 }
 
+// monitor fills the cache. It returns when the connection ends, too, which the library's call may not
+// notice, and does not interrupt that call, whose answer may be arriving.
+func (c *connection) monitor(ctx context.Context, m *client.Monitor) (client.MonitorCookie, error) {
+	type result struct {
+		cookie client.MonitorCookie
+		err    error
+	}
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), dataTimeout)
+	filled := make(chan result, 1)
+	go func() {
+		defer cancel()
+		cookie, err := c.data.Monitor(limited, m)
+		filled <- result{cookie, err}
+	}()
+	select {
+	case r := <-filled:
+		return r.cookie, r.err
+	case <-c.ctx.Done():
+		return client.MonitorCookie{}, context.Cause(c.ctx)
+	case <-ctx.Done():
+		return client.MonitorCookie{}, ctx.Err()
+	}
+}
+
 // dataTimeout bounds the answer of a database. It answers only after the copy of its rows, if one was
 // requested, and a clustered database only once it has committed what others wrote.
 const dataTimeout = openTimeout

@@ -73,7 +73,7 @@ func openSession(ctx context.Context, cfg Config, homes *tableIndex, events cach
 		m.Tables = append(m.Tables, client.TableMonitor{Table: t.Name, Fields: t.monitored()})
 	}
 	m.Tables = append(m.Tables, globalMonitor)
-	if err = s.monitor(ctx, m); err != nil {
+	if _, err = s.monitor(ctx, m); err != nil {
 		return nil, fmt.Errorf("monitor %s: %w", s.endpoint, err)
 	}
 	if s.ctx.Err() != nil {
@@ -81,26 +81,6 @@ func openSession(ctx context.Context, cfg Config, homes *tableIndex, events cach
 	}
 	s.view.ownedRows(func(t *table, o nb.Owner) { homes.add(o.Feature, t) })
 	return s, nil
-}
-
-// monitor fills the cache. It returns when the connection ends, too, which the library's call may not
-// notice, and does not interrupt that call, whose answer may be arriving.
-func (s *session) monitor(ctx context.Context, m *client.Monitor) error {
-	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), openTimeout)
-	filled := make(chan error, 1)
-	go func() {
-		defer cancel()
-		_, err := s.data.Monitor(limited, m)
-		filled <- err
-	}()
-	select {
-	case err := <-filled:
-		return err
-	case <-s.ctx.Done():
-		return context.Cause(s.ctx)
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // transact sends one transaction. After errSession its outcome is unknown.
