@@ -2,10 +2,8 @@ package master
 
 import (
 	"context"
-	"errors"
-	"maps"
+	"fmt"
 	"net/netip"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -35,39 +33,62 @@ func (c *Controller) mayDiffer(key string) bool {
 	return err == nil && c.decode(e).DropWhenUnavailable
 }
 
+// port is the port of a pod that is written together with the rows that steer its egress traffic.
+type port struct {
+	pod     *corev1.Pod
+	addrs   []netip.Addr
+	owner   nb.Owner
+	rows    []nb.Row
+	outcome chan outcome // has room for one
+}
+
+// outcome is the outcome of writing a port.
+type outcome struct {
+	stats nb.Stats
+	err   error
+}
+
+// answer reports the outcome to Attach, unless that was done already.
+func (p *port) answer(stats nb.Stats, err error) {
+	select {
+	case p.outcome <- outcome{stats, err}:
+	default:
+	}
+}
+
 // Attach writes the rows of a pod's port and, in the same transaction, the rows that
-// steer its egress traffic.
+// steer its egress traffic: it leaves the port to the worker of the pod's key, and waits.
 func (c *Controller) Attach(
 	ctx context.Context, p *corev1.Pod, network topology.PodNetwork, owner nb.Owner, rows []nb.Row,
 ) (nb.Stats, error) {
-	port := map[nb.Owner][]nb.Row{owner: rows}
 	key := kube.PodKey(p)
-	addrs := make([]netip.Addr, 0, len(network.Addrs))
+	if len(c.choose(p)) == 0 || !c.placed() {
+		stats, err := c.deps.Writer.Apply(ctx, owner, rows)
+		if err == nil && !stats.Zero() {
+			c.pods.Enqueue(key)
+		}
+		return stats, err
+	}
+	port := &port{pod: p, owner: owner, rows: rows, outcome: make(chan outcome, 1)}
 	for _, a := range network.Addrs {
-		addrs = append(addrs, a.Addr())
+		port.addrs = append(port.addrs, a.Addr())
 	}
-	if len(c.choose(p)) == 0 {
-		return c.port(ctx, key, port)
+	c.podStates.hand(key, port)
+	c.pods.Enqueue(key)
+	select {
+	case o := <-port.outcome:
+		return o.stats, o.err
+	case <-ctx.Done():
+		return nb.Stats{}, fmt.Errorf("wait for the rows of pod %s: %w", key, ctx.Err())
 	}
-	st, err := c.podStates.lock(ctx, key)
-	if err != nil {
-		return nb.Stats{}, err
-	}
-	w := newWork()
-	if c.planPod(w, key, st, p, addrs); len(w.want) == 0 {
-		c.unlock(key)
-		return c.port(ctx, key, port)
-	}
-	maps.Copy(w.want, port)
-	stats, errs := c.apply(ctx, w)
-	return stats, errors.Join(slices.Collect(maps.Values(errs))...)
 }
 
-// port writes only the rows of a port, and then enqueues the pod.
-func (c *Controller) port(ctx context.Context, key string, port map[nb.Owner][]nb.Row) (nb.Stats, error) {
-	stats, errs := c.deps.Writer.ApplyAll(ctx, port)
-	if !stats.Zero() {
-		c.pods.Enqueue(key)
+// placed reports whether the first placement is over, so that the workers of pods run.
+func (c *Controller) placed() bool {
+	select {
+	case <-c.placement.Synced():
+		return true
+	default:
+		return false
 	}
-	return stats, errors.Join(slices.Collect(maps.Values(errs))...)
 }

@@ -2,9 +2,11 @@ package master
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,15 +28,21 @@ func (w *world) attach(key, where string, ips ...string) *corev1.Pod {
 	if mark := w.master.Pending(p); mark != "" {
 		w.changePod(key, func(p *corev1.Pod) { p.Annotations = map[string]string{kube.AnnotationEgressPending: mark} })
 	}
+	if err := w.writePort(p, ips...); err != nil {
+		w.t.Fatal(err)
+	}
+	return p
+}
+
+// writePort does the part of pod/master for a pod that has addresses.
+func (w *world) writePort(p *corev1.Pod, ips ...string) error {
 	network := topology.PodNetwork{}
 	for _, ip := range ips {
 		network.Addrs = append(network.Addrs, topology.HostPrefix(addrs(ip)[0]))
 	}
-	owner, rows := portOf(key, where, ips...)
-	if _, err := w.master.Attach(context.Background(), p, network, owner, rows); err != nil {
-		w.t.Fatal(err)
-	}
-	return p
+	owner, rows := portOf(kube.PodKey(p), p.Spec.NodeName, ips...)
+	_, err := w.master.Attach(context.Background(), p, network, owner, rows)
+	return err
 }
 
 // detach does the part of pod/master for a deleted pod.
@@ -78,7 +86,7 @@ func TestNewPod(t *testing.T) {
 			w.master.podStates.mu.Lock()
 			defer w.master.podStates.mu.Unlock()
 			st := w.master.podStates.byKey[key]
-			return st != nil && len(st.waits) == 1 && !st.busy
+			return st != nil && len(st.waits) == 1
 		})
 		if !w.isMarked(key) {
 			t.Errorf("not marked before %s has it in force", chassis)
@@ -131,7 +139,7 @@ func TestLatePodWaitsForItsChassis(t *testing.T) {
 		w.master.podStates.mu.Lock()
 		defer w.master.podStates.mu.Unlock()
 		st := w.master.podStates.byKey[key]
-		if st == nil || len(st.waits) != 3 || st.busy {
+		if st == nil || len(st.waits) != 3 {
 			return false
 		}
 		if st.gate.state != egressip.Blocked {
@@ -150,40 +158,61 @@ func TestLatePodWaitsForItsChassis(t *testing.T) {
 	w.eventually("the next hops", func() bool { return w.hops(key, addr) == "100.64.0.3 100.64.0.4" })
 }
 
-// TestAttachWaitsForItsTurn: a port is never written without the policies of its
+// TestAttachWhileReconciled: a port is never written without the policies of its
 // pod merely because the pod is being reconciled.
-func TestAttachWaitsForItsTurn(t *testing.T) {
-	w := newWorld(t)
-	w.start()
-	for n := range hopOf {
-		w.freeze(n, true)
-	}
-	w.create(egress(prod, prodIPs))
-	w.eventually("a decision", func() bool { return w.holder(prod, "172.18.0.33") != "" })
-	st, ok := w.master.podStates.tryLock(web)
-	if !ok {
-		t.Fatal("somebody works on a pod that there is not")
-	}
-	attached := make(chan struct{})
-	go func() {
-		defer close(attached)
-		w.attach(web, "ovn-worker", webV4)
-		if got := w.hops(web, webV4); got != "drop" {
-			t.Errorf("led to %s before anybody is ready", got)
+func TestAttachWhileReconciled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := serving(t, prodIPs...)
+		w.pods.Follow() // a pod's worker waits until it is in this set
+		const next, before, addr = "prod/next", "10.244.0.6", "10.244.0.7"
+		owner, rows := portOf(next, "ovn-control-plane", before)
+		if _, err := w.db.Apply(t.Context(), owner, rows); err != nil {
+			t.Fatal(err)
 		}
-	}()
-	w.eventually("Attach to wait", func() bool {
-		select {
-		case <-attached:
-			return true
-		default:
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "next", UID: "new", Labels: map[string]string{"app": "web"}},
+			Spec: corev1.PodSpec{NodeName: "ovn-control-plane"}}
+		w.create(p)
+		synctest.Wait()
+		attached := make(chan error, 1)
+		go func() { attached <- w.writePort(p, addr) }()
+		for _, step := range []struct{ port, led string }{{before, "none"}, {before, "none"}, {addr, "100.64.0.3 100.64.0.4"}} {
+			synctest.Wait()
+			if got := w.given(next, "new"); !slices.Equal(got, addrs(step.port)) || w.hops(next, addr) != step.led {
+				t.Errorf("%s is led to %s, and the port has %v; want %+v", addr, w.hops(next, addr), got, step)
+			}
+			w.pods.Written(w.pods.Version())
 		}
-		w.master.podStates.mu.Lock()
-		defer w.master.podStates.mu.Unlock()
-		return st.idle != nil
+		if err := <-attached; err != nil {
+			t.Error(err)
+		}
 	})
-	w.master.unlock(web)
-	<-attached
+}
+
+// TestAttachFailed: a port whose pod's rows cannot be planned or written fails, and can be written later.
+func TestAttachFailed(t *testing.T) {
+	w := serving(t, prodIPs...)
+	const next, addr = "prod/next", "10.244.0.7"
+	p := w.attach(next, "ovn-control-plane", "10.244.0.6")
+	for name, fail := range map[string]func() error{
+		"refused": func() error { return errors.New("refused") }, errNotWritten.Error(): func() error { panic("nobody thought of this pod") },
+	} {
+		w.nb.FailWith(func(o nb.Owner) error {
+			if o == egressip.Owner(next) {
+				return fail()
+			}
+			return nil
+		})
+		if err := w.writePort(p, addr); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: the outcome is %v", name, err)
+		}
+	}
+	w.nb.FailWith(nil)
+	if err := w.writePort(p, addr); err != nil {
+		t.Error(err)
+	}
+	if got := w.hops(next, addr); got != "100.64.0.3 100.64.0.4" {
+		t.Errorf("led to %s", got)
+	}
 }
 
 // TestUnmarked: pods whose traffic leaves unchanged need not wait.

@@ -168,9 +168,7 @@ func (w *world) attachTo(key, where, app, ip string) {
 	if w.master.Pending(p) == "" {
 		w.t.Error("not to be marked")
 	}
-	network := topology.PodNetwork{Addrs: prefixes(ip + "/32")}
-	owner, rows := portOf(key, where, ip)
-	if _, err := w.master.Attach(context.Background(), p, network, owner, rows); err != nil {
+	if err := w.writePort(p, ip); err != nil {
 		w.t.Fatal(err)
 	}
 	if strings.Count(w.hops(key, ip), " ") != 1 {

@@ -5,8 +5,8 @@
 // There are three queues, in one direction. Placement has a single key: it decides again for
 // all EgressIPs and enqueues those whose decision changed. Each EgressIP has a key
 // that writes its status and its Events. Each pod has a key that writes its rows;
-// each pod is an owner of rows. Attach writes a new pod's rows together with its port;
-// meanwhile the key waits.
+// each pod is an owner of rows. Attach leaves the port of a pod to that key, whose worker
+// writes it together with the pod's rows.
 //
 // Each queue has its own state, behind methods that take its mutex: decisions for placement,
 // written for the statuses, podStates for the pods.

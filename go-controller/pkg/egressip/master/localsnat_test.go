@@ -88,7 +88,7 @@ func TestOneTranslationOnOwnNode(t *testing.T) {
 		w.master.podStates.mu.Lock()
 		defer w.master.podStates.mu.Unlock()
 		st := w.master.podStates.byKey[web]
-		return w.master.podStates.keptSNATs[web] && len(st.waits) == 0 && !st.busy
+		return w.master.podStates.keptSNATs[web] && len(st.waits) == 0
 	})
 	at(own+":172.18.0.33", webV6)
 	w.translatePlainly(own)

@@ -2,6 +2,7 @@ package master
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -23,6 +24,7 @@ import (
 // work is a set of rows to write for some pods at once, and the subsequent steps.
 type work struct {
 	want  map[nb.Owner][]nb.Row
+	ports []*port // whose rows are among them
 	steps []step
 	waits waiters
 	// rerouted are the pods that policies reroute.
@@ -43,42 +45,43 @@ func (w *work) write(key string, rows []nb.Row, then func()) {
 	w.steps = append(w.steps, step{key, then})
 }
 
+// attach adds the rows of a port.
+func (w *work) attach(port *port) {
+	w.want[port.owner] = port.rows
+	w.ports = append(w.ports, port)
+}
+
+// errNotWritten is the outcome for a port whose pod's worker panicked.
+var errNotWritten = errors.New("the pod's rows could not be written")
+
 // reconcile writes the rows of pods, in as few transactions as possible.
 func (c *Controller) reconcile(ctx context.Context, keys []string) map[string]error {
 	w, errs := newWork(), map[string]error{}
+	defer c.podStates.clean(keys...)
 	for _, key := range keys {
-		st, ok := c.podStates.tryLock(key)
-		if !ok {
-			continue
+		port := c.podStates.takePort(key)
+		if port != nil {
+			defer port.answer(nb.Stats{}, errNotWritten)
 		}
-		steps := len(w.steps)
-		// Whatever happens, the pods of the batch are released.
-		if err := panics.Catch("egressip-pods", func() error { return c.plan(w, key, st) }); err != nil {
+		if err := panics.Catch("egressip-pods", func() error { return c.plan(w, key, port) }); err != nil {
 			errs[key] = err
 			c.statuses.Enqueue(c.podStates.free(key)...) // it delays no other pod
 		}
-		if len(w.steps) == steps {
-			c.unlock(key) // others may need the pod before the rest is written
-		}
 	}
-	_, failed := c.apply(ctx, w)
+	stats, failed := c.apply(ctx, w)
+	for _, port := range w.ports {
+		port.answer(stats, errors.Join(failed[port.owner], failed[egressip.Owner(port.owner.Object)]))
+	}
 	for o, err := range failed {
-		errs[o.Object] = err
+		if o.Feature == egressip.Feature { // Attach tries ports again
+			errs[o.Object] = err
+		}
 	}
 	return errs
 }
 
-// unlock releases the locks of pods and enqueues those that need another pass.
-func (c *Controller) unlock(keys ...string) { c.pods.Enqueue(c.podStates.unlock(keys...)...) }
-
-// apply writes the rows of pods whose locks are held, takes the subsequent steps, and releases
-// the locks. It returns the errors by owner.
+// apply writes the rows of pods and takes the subsequent steps. It returns the errors by owner.
 func (c *Controller) apply(ctx context.Context, w *work) (stats nb.Stats, errs map[nb.Owner]error) {
-	keys := make([]string, 0, len(w.steps))
-	for _, s := range w.steps {
-		keys = append(keys, s.key)
-	}
-	defer c.unlock(keys...)
 	if err := c.awaitNoReroute(ctx, w.rerouted); err != nil {
 		errs = make(map[nb.Owner]error, len(w.want))
 		for o := range w.want {
@@ -96,9 +99,9 @@ func (c *Controller) apply(ctx context.Context, w *work) (stats nb.Stats, errs m
 	}
 	c.wait(w.waits)
 	if stats.Zero() {
-		klog.V(4).InfoS("Policies are up to date", "pods", len(keys))
+		klog.V(4).InfoS("Policies are up to date", "pods", len(w.steps))
 	} else {
-		klog.V(2).InfoS("Policies written", "pods", len(keys), "inserted", stats.Inserted, "updated", stats.Updated, "deleted", stats.Deleted)
+		klog.V(2).InfoS("Policies written", "pods", len(w.steps), "inserted", stats.Inserted, "updated", stats.Updated, "deleted", stats.Deleted)
 	}
 	return stats, errs
 }
@@ -110,8 +113,14 @@ func (c *Controller) awaitNoReroute(ctx context.Context, pods []string) error {
 	return c.deps.Rerouted.Await(ctx, pods...)
 }
 
-// plan adds the rows and steps of one pod.
-func (c *Controller) plan(w *work, key string, st *podState) error {
+// plan adds the rows and steps of one pod, and those of its port if there is one to be written.
+func (c *Controller) plan(w *work, key string, port *port) error {
+	st := c.podStates.get(key)
+	if port != nil {
+		c.planPod(w, key, st, port.pod, port.addrs)
+		w.attach(port)
+		return nil
+	}
 	namespace, name, _ := strings.Cut(key, "/")
 	p, err := c.deps.Pods.Lister().Pods(namespace).Get(name)
 	if apierrors.IsNotFound(err) {
@@ -190,8 +199,7 @@ func (c *Controller) removeRows(w *work, key string, st *podState, p *corev1.Pod
 }
 
 // planPod plans the rows of a pod, and arranges to wait until they are in force after
-// they are written. The caller holds the lock of the pod. Nothing is written while
-// the decision for the pod's EgressIP is missing.
+// they are written. Nothing is written while the decision for the pod's EgressIP is missing.
 func (c *Controller) planPod(w *work, key string, st *podState, p *corev1.Pod, addrs []netip.Addr) {
 	c.auditPodFound(key, p, addrs)
 	keys := c.choose(p)
@@ -222,9 +230,9 @@ func (c *Controller) planPod(w *work, key string, st *podState, p *corev1.Pod, a
 		c.deps.Rerouted.Set(key, addrs)
 		// Rows that are no longer in the database will soon be out of force.
 		maps.DeleteFunc(st.applied.NATs, func(site egressip.Site, addr netip.Addr) bool { return plan.Want.NATs[site] != addr })
+		c.updateGates(key, st, p, plan.StartGate(pod))
 		c.awaitPlan(w.waits, key, p.Spec.NodeName, plan)
 		c.statuses.Enqueue(c.podStates.planned(key, keys[0], decision, plan.Done, s.Translated())...)
-		c.updateGates(key, st, p, plan.StartGate(pod))
 	})
 }
 

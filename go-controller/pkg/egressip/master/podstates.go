@@ -2,7 +2,6 @@ package master
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -29,16 +28,14 @@ type podStates struct {
 }
 
 // podState is the state of a pod in addition to its rows. The mutex of podStates guards
-// it, except for the fields that belong to the holder of the pod's lock.
+// it, except for the fields that belong to the worker that has the pod's key.
 type podState struct {
-	// busy: the pod is locked; again: its key is to be enqueued when it is released.
-	busy, again bool
-	idle        chan struct{} // closed when the pod is released; nil: nobody waits for that
-	gate        startGate
-	waits       map[string]bool // the pending waits of the pod
-	reached     []reached
+	port    *port // to be written with the rows of the pod; nil: none
+	gate    startGate
+	waits   map[string]bool // the pending waits of the pod
+	reached []reached
 
-	// The lock's holder owns the following fields: the state in force, and the UID of the pod it belongs to.
+	// The worker owns the following fields: the state in force, and the UID of the pod it belongs to.
 	uid     types.UID
 	applied egressip.State
 	known   bool // applied is valid
@@ -79,63 +76,43 @@ func (s *podStates) state(key string) *podState {
 	return st
 }
 
-// tryLock locks a pod. It fails if the pod is locked already; then its
-// key is enqueued when the lock is released.
-func (s *podStates) tryLock(key string) (*podState, bool) {
+// get returns the state of a pod for the worker that has its key, creating it if necessary.
+func (s *podStates) get(key string) *podState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st := s.state(key)
-	if st.busy {
-		st.again = true
-		return nil, false
-	}
-	st.busy = true
-	return st, true
+	return s.state(key)
 }
 
-// lock locks a pod, waiting until it is released if necessary.
-func (s *podStates) lock(ctx context.Context, key string) (*podState, error) {
-	for {
-		s.mu.Lock()
-		st := s.state(key)
-		if !st.busy {
-			st.busy = true
-			s.mu.Unlock()
-			return st, nil
-		}
-		if st.idle == nil {
-			st.idle = make(chan struct{})
-		}
-		idle := st.idle
-		s.mu.Unlock()
-		select {
-		case <-idle:
-		case <-ctx.Done():
-			return nil, fmt.Errorf("wait for the lock of pod %s: %w", key, ctx.Err())
-		}
-	}
-}
-
-// unlock releases pods, and returns those that need another pass. Pods without
-// any state are removed.
-func (s *podStates) unlock(keys ...string) (again []string) {
+// clean removes pods without any state. Their keys' worker calls it.
+func (s *podStates) clean(keys ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, key := range keys {
 		st := s.byKey[key]
-		if st.again {
-			again = append(again, key)
-		}
-		st.busy, st.again = false, false
-		if st.idle != nil {
-			close(st.idle)
-			st.idle = nil
-		}
-		if st.uid == "" && st.gate == (startGate{}) && len(st.waits) == 0 {
+		if st != nil && st.uid == "" && st.gate == (startGate{}) && len(st.waits) == 0 && st.port == nil {
 			delete(s.byKey, key)
 		}
 	}
-	return again
+}
+
+// hand leaves a port to the worker of its pod's key.
+func (s *podStates) hand(key string, port *port) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.state(key).port = port
+}
+
+// takePort returns the port that was left for the worker of a pod's key; nil: none.
+func (s *podStates) takePort(key string) *port {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := s.byKey[key]
+	if st == nil {
+		return nil
+	}
+	port := st.port
+	st.port = nil
+	return port
 }
 
 // observe applies the states reached by a pod's chassis and checks its pending annotation. It returns whether
@@ -169,7 +146,7 @@ func (s *podStates) portRemoved(st *podState) bool {
 	return slices.ContainsFunc(st.reached, func(r reached) bool { return r.portGone })
 }
 
-// end clears the state of a deleted pod, which is removed once the pod is unlocked.
+// end clears the state of a deleted pod, which clean then removes.
 func (s *podStates) end(st *podState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

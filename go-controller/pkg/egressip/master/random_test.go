@@ -21,7 +21,6 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/seeds"
-	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
 // history is a random sequence of actions of users, kubelets and the network.
@@ -137,15 +136,7 @@ func (h *history) attachNew(key, where, app string, ips ...string) {
 	if mark := h.master.Pending(p); mark != "" {
 		h.changePod(key, func(p *corev1.Pod) { p.Annotations = map[string]string{kube.AnnotationEgressPending: mark} })
 	}
-	network := topology.PodNetwork{}
-	for _, ip := range ips {
-		network.Addrs = append(network.Addrs, topology.HostPrefix(addrs(ip)[0]))
-	}
-	owner, rows := portOf(key, where, ips...)
-	for {
-		if _, err := h.master.Attach(context.Background(), p, network, owner, rows); err == nil {
-			return
-		}
+	for h.writePort(p, ips...) != nil {
 	}
 }
 

@@ -58,10 +58,7 @@ func (w *Writer) Apply(ctx context.Context, o nb.Owner, want []nb.Row) (nb.Stats
 	if err := ctx.Err(); err != nil {
 		return nb.Stats{}, fmt.Errorf("apply %s: %w", o, err)
 	}
-	w.mu.Lock()
-	stats, orphaned, err := w.apply(o, want)
-	drift := slices.Clone(w.drift)
-	w.mu.Unlock()
+	stats, orphaned, drift, err := w.applyLocked(o, want)
 	if err != nil {
 		return nb.Stats{}, fmt.Errorf("apply %s: %w", o, err)
 	}
@@ -71,6 +68,15 @@ func (w *Writer) Apply(ctx context.Context, o nb.Owner, want []nb.Row) (nb.Stats
 		}
 	}
 	return stats, nil
+}
+
+// applyLocked is apply with the lock, which it releases even if a function of FailWith panics. It
+// also returns the functions to call with the owners of orphaned rows.
+func (w *Writer) applyLocked(o nb.Owner, want []nb.Row) (stats nb.Stats, orphaned []nb.Owner, drift []func(nb.Owner), err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	stats, orphaned, err = w.apply(o, want)
+	return stats, orphaned, slices.Clone(w.drift), err
 }
 
 // ApplyAll applies several owners and counts one write, as the real writer does if they fit
