@@ -229,7 +229,7 @@ test: deps build ## Run everything
 	$(MAKE) lint verify test-layers; \
 	echo "test: waiting for Kubernetes and the image, which are built meanwhile (see $$log)"; \
 	wait $$building || { cat $$log; exit 1; }
-	@E2E_BESIDE='$(MAKE) -C $(CURDIR) fuzz-short mutate scale-test' $(MAKE) e2e
+	@E2E_BESIDE='$(MAKE) -C $(CURDIR) --jobs 2 --output-sync=target fuzz-short mutate scale-test' $(MAKE) e2e
 
 .PHONY: bench
 bench: ## Measure the northbound writer and the planning of Services and the egress features

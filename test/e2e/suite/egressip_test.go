@@ -67,7 +67,7 @@ func (s *suite) egressIPs(t *testing.T) {
 	t.Run("Answers", e.answers)
 	t.Run("NewPods", e.newPods)
 	t.Run("Lasting", e.lasting)
-	t.Run("EndedWhileDown", e.endedWhileDown)
+	s.in(t, "local", "EndedWhileDown", e.endedWhileDown)
 	s.once(t, "Refused", e.refused)
 	s.in(t, "shared", "Unavailable", e.unavailable)
 	s.in(t, "local", "SeveralAddresses", e.severalAddresses)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -125,18 +126,25 @@ func (s *suite) powerOn(t *testing.T, node string) {
 	s.boots(t, node, on)
 }
 
-// boots waits for a node that was started, and for its pods. Until its kubelet has reported, the node
-// may look ready as it was before, and then be not ready for some seconds.
+// boots waits for a node that was started at the given time, and for its pods. Until its kubelet has
+// reported, the node may look ready as it was before.
 func (s *suite) boots(t *testing.T, node string, on time.Time) {
 	t.Helper()
-	err := lab.Until(t.Context(), 2*time.Minute, node+" to report that it is ready", func(ctx context.Context) error {
+	id, err := s.Kin.Exec(t.Context(), node, "cat", "/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = lab.Until(t.Context(), 2*time.Minute, node+" to report that it is ready", func(ctx context.Context) error {
 		n, err := s.Kube.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
+		if n.Status.NodeInfo.BootID != strings.TrimSpace(id) {
+			return fmt.Errorf("it has reported boot %s, not %s", n.Status.NodeInfo.BootID, strings.TrimSpace(id))
+		}
 		for _, c := range n.Status.Conditions {
-			if c.Type == corev1.NodeReady && (c.Status != corev1.ConditionTrue || !c.LastHeartbeatTime.After(on)) {
-				return fmt.Errorf("Ready is %s since %s, reported at %s", c.Status, c.LastTransitionTime, c.LastHeartbeatTime)
+			if c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue {
+				return fmt.Errorf("Ready is %s since %s: %s", c.Status, c.LastTransitionTime, c.Message)
 			}
 		}
 		return nil
