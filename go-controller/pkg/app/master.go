@@ -206,6 +206,9 @@ func (m *master) build() ([]starter, error) {
 	if err != nil {
 		return nil, err
 	}
+	if ips != nil {
+		pods.OnAddressesChanged(func(key, _ string) { ips.Look(key) })
+	}
 	m.runners["pods"] = pods
 	m.localSNATs = pods.Attempted()
 

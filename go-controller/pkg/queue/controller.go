@@ -35,6 +35,7 @@ type Controller struct {
 	limit           int // maximum number of keys per batch
 	reconcile       func(ctx context.Context, keys []string) map[string]error
 	queue           workqueue.TypedRateLimitingInterface[string]
+	order           *order // of the keys in queue
 	informersSynced []cache.InformerSynced
 	seeds           []func() []string
 	hooks           []func(ctx context.Context) error
@@ -78,13 +79,20 @@ func New(name string, reconcile func(ctx context.Context, key string) error) *Co
 // only the key that causes the panic fails. It must tolerate finding its earlier writes
 // in place.
 func NewBatch(name string, limit int, reconcile func(ctx context.Context, keys []string) map[string]error) *Controller {
+	order := &order{urgent: func(string) bool { return false }}
 	return &Controller{
 		name:      name,
 		limit:     limit,
 		reconcile: reconcile,
+		order:     order,
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](minBackoff, maxBackoff),
-			workqueue.TypedRateLimitingQueueConfig[string]{Name: name}),
+			workqueue.TypedRateLimitingQueueConfig[string]{
+				DelayingQueue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[string]{
+					Name:  name,
+					Queue: workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[string]{Name: name, Queue: order}),
+				}),
+			}),
 		taking:    make(chan struct{}, 1),
 		stall:     stall,
 		failing:   map[string]Failure{},
@@ -144,6 +152,10 @@ func (c *Controller) Follow(inf cache.SharedIndexInformer, keys func(old, new an
 	}
 	return h.HasSynced, nil
 }
+
+// Prefer makes waiting keys for which urgent returns true precede all others. A key is asked about
+// whenever it is enqueued. It must be called before Run, and urgent must not use the queue.
+func (c *Controller) Prefer(urgent func(key string) bool) { c.order.urgent = urgent }
 
 // Seed adds a function whose keys are reconciled once at start-up, after the
 // watched informers have synced: the objects in the listers and the owners

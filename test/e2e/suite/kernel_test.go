@@ -175,7 +175,10 @@ func (k *kernelTest) vrf(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
+			// The kernel keeps the rules that it adds for the first VRF device.
 			if _, err := k.Kin.Exec(context.WithoutCancel(t.Context()), node, "sh", "-ec", `ip link del `+vrfName+`
+				ip -4 rule del pref 1000
+				ip -6 rule del pref 1000
 				sysctl -qw net.ipv6.conf.`+secondDevice+`.keep_addr_on_down=0`); err != nil {
 				t.Error(err)
 			}

@@ -33,7 +33,8 @@ func (c *Controller) mayDiffer(key string) bool {
 	return err == nil && c.decode(e).DropWhenUnavailable
 }
 
-// port is the port of a pod that is written together with the rows that steer its egress traffic.
+// port is the port of a pod, which is written together with the rows that steer the pod's egress
+// traffic.
 type port struct {
 	pod     *corev1.Pod
 	addrs   []netip.Addr
@@ -56,18 +57,15 @@ func (p *port) answer(stats nb.Stats, err error) {
 	}
 }
 
-// Attach writes the rows of a pod's port and, in the same transaction, the rows that
-// steer its egress traffic: it leaves the port to the worker of the pod's key, and waits.
+// Attach writes the rows of a pod's port. If an EgressIP selects the pod, it leaves them to the
+// worker of the pod's key, which writes them together with those that steer the pod's egress
+// traffic, and waits.
 func (c *Controller) Attach(
 	ctx context.Context, p *corev1.Pod, network topology.PodNetwork, owner nb.Owner, rows []nb.Row,
 ) (nb.Stats, error) {
 	key := kube.PodKey(p)
 	if len(c.choose(p)) == 0 || !c.placed() {
-		stats, err := c.deps.Writer.Apply(ctx, owner, rows)
-		if err == nil && !stats.Zero() {
-			c.pods.Enqueue(key)
-		}
-		return stats, err
+		return c.deps.Writer.Apply(ctx, owner, rows)
 	}
 	port := &port{pod: p, owner: owner, rows: rows, outcome: make(chan outcome, 1)}
 	for _, a := range network.Addrs {
@@ -83,7 +81,8 @@ func (c *Controller) Attach(
 	}
 }
 
-// placed reports whether the first placement is over, so that the workers of pods run.
+// placed reports whether the first placement is over. From then on the workers of pods run, or
+// soon will; pods that have a port are among their first keys.
 func (c *Controller) placed() bool {
 	select {
 	case <-c.placement.Synced():

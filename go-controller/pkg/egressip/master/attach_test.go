@@ -41,7 +41,10 @@ func (w *world) writePort(p *corev1.Pod, ips ...string) error {
 		network.Addrs = append(network.Addrs, topology.HostPrefix(addrs(ip)[0]))
 	}
 	owner, rows := portOf(kube.PodKey(p), p.Spec.NodeName, ips...)
-	_, err := w.master.Attach(context.Background(), p, network, owner, rows)
+	stats, err := w.master.Attach(context.Background(), p, network, owner, rows)
+	if !stats.Zero() {
+		w.master.Look(kube.PodKey(p))
+	}
 	return err
 }
 
@@ -51,7 +54,7 @@ func (w *world) detach(key string) {
 	if _, err := w.db.Apply(context.Background(), nb.Owner{Feature: portFeature, Object: key}, nil); err != nil {
 		w.t.Fatal(err)
 	}
-	w.master.Detached(key)
+	w.master.Look(key)
 }
 
 // isMarked reports whether a pod has the pending annotation.
@@ -213,6 +216,42 @@ func TestAttachFailed(t *testing.T) {
 	if got := w.hops(next, addr); got != "100.64.0.3 100.64.0.4" {
 		t.Errorf("led to %s", got)
 	}
+}
+
+// TestAttachedLate: a port that comes with an earlier state of its pod is written with the rows of the
+// present one.
+func TestAttachedLate(t *testing.T) {
+	w := serving(t, prodIPs...)
+	const next, addr = "prod/next", "10.244.0.7"
+	before := w.attach(next, "ovn-control-plane", addr)
+	w.changePod(next, func(p *corev1.Pod) { p.Labels["app"] = "none" })
+	w.eventually("the policy to go", func() bool { return w.hops(next, addr) == "none" })
+	if err := w.writePort(before, addr); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.hops(next, addr); got != "none" {
+		t.Errorf("led to %s though no EgressIP selects the pod", got)
+	}
+}
+
+// TestWaitsAfterFailure: pods wait for their chassis even if the rest of their batch cannot be written.
+func TestWaitsAfterFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := serving(t, prodIPs...)
+		const next = "prod/next"
+		w.pods.Follow()
+		w.pods.Set(next, addrs("10.244.0.7"))
+		batch := newWork()
+		batch.want[egressip.Owner(next)], batch.rerouted = nil, []string{next}
+		w.master.await(batch.waits, next, "ovn-worker", reached{})
+		if _, errs := w.master.apply(t.Context(), batch); len(errs) != 1 {
+			t.Errorf("errors %v", errs)
+		}
+		synctest.Wait()
+		if n := len(w.master.podStates.get(next).waits); n > 0 {
+			t.Errorf("%d waits do not end", n)
+		}
+	})
 }
 
 // TestUnmarked: pods whose traffic leaves unchanged need not wait.

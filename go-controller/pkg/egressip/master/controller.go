@@ -143,6 +143,7 @@ func New(deps Deps) (*Controller, error) {
 	c.placement = queue.New("egressip-placement", c.place)
 	c.statuses = queue.New(egressip.Feature, c.report)
 	c.pods = queue.NewBatch("egressip-pods", podBatch, c.reconcile)
+	c.pods.Prefer(c.podStates.hasPort) // the workers of pod/master wait for them
 	c.gates = queue.New("egressip-marks", c.removePendingAnnotation)
 	return c, errors.Join(c.addIndexes(), c.watchPlacement(), c.watchServices(), c.watchStatuses(), c.watchPods())
 }

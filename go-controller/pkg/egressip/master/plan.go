@@ -24,7 +24,7 @@ import (
 // work is a set of rows to write for some pods at once, and the subsequent steps.
 type work struct {
 	want  map[nb.Owner][]nb.Row
-	ports []*port // whose rows are among them
+	ports map[string]*port // by pod, the ports whose rows are in want
 	steps []step
 	waits waiters
 	// rerouted are the pods that policies reroute.
@@ -37,7 +37,9 @@ type step struct {
 	then func()
 }
 
-func newWork() *work { return &work{want: map[nb.Owner][]nb.Row{}, waits: waiters{}} }
+func newWork() *work {
+	return &work{want: map[nb.Owner][]nb.Row{}, ports: map[string]*port{}, waits: waiters{}}
+}
 
 // write adds the rows of a pod.
 func (w *work) write(key string, rows []nb.Row, then func()) {
@@ -45,36 +47,50 @@ func (w *work) write(key string, rows []nb.Row, then func()) {
 	w.steps = append(w.steps, step{key, then})
 }
 
-// attach adds the rows of a port.
-func (w *work) attach(port *port) {
-	w.want[port.owner] = port.rows
-	w.ports = append(w.ports, port)
+// attach adds the rows of the port of a pod.
+func (w *work) attach(key string, port *port) {
+	w.want[port.owner], w.ports[key] = port.rows, port
 }
 
-// errNotWritten is the outcome for a port whose pod's worker panicked.
+// failed returns why the rows of a pod, or of its port, were not written.
+func (w *work) failed(key string, errs map[nb.Owner]error) error {
+	if err := errs[egressip.Owner(key)]; err != nil || w.ports[key] == nil {
+		return err
+	}
+	return errs[w.ports[key].owner]
+}
+
+// errNotWritten is the outcome of a port if its worker panics.
 var errNotWritten = errors.New("the pod's rows could not be written")
 
-// reconcile writes the rows of pods, in as few transactions as possible.
+// reconcile writes the rows of pods, in as few transactions as possible. Those with a port, which a
+// worker of pod/master waits for, are written before the others.
 func (c *Controller) reconcile(ctx context.Context, keys []string) map[string]error {
-	w, errs := newWork(), map[string]error{}
+	ported, others, errs := newWork(), newWork(), map[string]error{}
 	defer c.podStates.clean(keys...)
 	for _, key := range keys {
-		port := c.podStates.takePort(key)
+		w, port := others, c.podStates.takePort(key)
 		if port != nil {
 			defer port.answer(nb.Stats{}, errNotWritten)
+			w = ported
 		}
 		if err := panics.Catch("egressip-pods", func() error { return c.plan(w, key, port) }); err != nil {
 			errs[key] = err
 			c.statuses.Enqueue(c.podStates.free(key)...) // it delays no other pod
+			if port != nil {
+				port.answer(nb.Stats{}, err)
+			}
 		}
 	}
-	stats, failed := c.apply(ctx, w)
-	for _, port := range w.ports {
-		port.answer(stats, errors.Join(failed[port.owner], failed[egressip.Owner(port.owner.Object)]))
-	}
-	for o, err := range failed {
-		if o.Feature == egressip.Feature { // Attach tries ports again
-			errs[o.Object] = err
+	for _, w := range []*work{ported, others} {
+		stats, failed := c.apply(ctx, w)
+		for key, port := range w.ports {
+			port.answer(stats, w.failed(key, failed))
+		}
+		for o, err := range failed {
+			if o.Feature == egressip.Feature { // pod/master tries ports again
+				errs[o.Object] = err
+			}
 		}
 	}
 	return errs
@@ -82,6 +98,10 @@ func (c *Controller) reconcile(ctx context.Context, keys []string) map[string]er
 
 // apply writes the rows of pods and takes the subsequent steps. It returns the errors by owner.
 func (c *Controller) apply(ctx context.Context, w *work) (stats nb.Stats, errs map[nb.Owner]error) {
+	if len(w.want) == 0 && len(w.waits) == 0 {
+		return stats, nil
+	}
+	defer func() { c.wait(w.waits) }() // whatever happens: the pods are known to wait
 	if err := c.awaitNoReroute(ctx, w.rerouted); err != nil {
 		errs = make(map[nb.Owner]error, len(w.want))
 		for o := range w.want {
@@ -89,19 +109,17 @@ func (c *Controller) apply(ctx context.Context, w *work) (stats nb.Stats, errs m
 		}
 		return stats, errs
 	}
-	if len(w.want) > 0 {
-		stats, errs = c.deps.Writer.ApplyAll(ctx, w.want)
-	}
+	stats, errs = c.deps.Writer.ApplyAll(ctx, w.want)
 	for _, s := range w.steps {
-		if errs[egressip.Owner(s.key)] == nil {
+		if w.failed(s.key, errs) == nil {
 			s.then()
 		}
 	}
-	c.wait(w.waits)
 	if stats.Zero() {
 		klog.V(4).InfoS("Policies are up to date", "pods", len(w.steps))
 	} else {
-		klog.V(2).InfoS("Policies written", "pods", len(w.steps), "inserted", stats.Inserted, "updated", stats.Updated, "deleted", stats.Deleted)
+		klog.V(2).InfoS("Policies written", "pods", len(w.steps), "ports", len(w.ports),
+			"inserted", stats.Inserted, "updated", stats.Updated, "deleted", stats.Deleted)
 	}
 	return stats, errs
 }
@@ -113,14 +131,9 @@ func (c *Controller) awaitNoReroute(ctx context.Context, pods []string) error {
 	return c.deps.Rerouted.Await(ctx, pods...)
 }
 
-// plan adds the rows and steps of one pod, and those of its port if there is one to be written.
+// plan adds the rows and steps of one pod, and the rows of its port if there is one to be written.
 func (c *Controller) plan(w *work, key string, port *port) error {
 	st := c.podStates.get(key)
-	if port != nil {
-		c.planPod(w, key, st, port.pod, port.addrs)
-		w.attach(port)
-		return nil
-	}
 	namespace, name, _ := strings.Cut(key, "/")
 	p, err := c.deps.Pods.Lister().Pods(namespace).Get(name)
 	if apierrors.IsNotFound(err) {
@@ -129,8 +142,17 @@ func (c *Controller) plan(w *work, key string, port *port) error {
 	if err != nil {
 		return fmt.Errorf("get pod %s: %w", key, err)
 	}
+	if port != nil {
+		if p == nil || p.UID != port.pod.UID || !kube.NeedsNetwork(p) {
+			p = port.pod
+			c.pods.Enqueue(key) // the port may have been merged with the event that says so
+		}
+		c.planPod(w, key, st, p, port.addrs)
+		w.attach(key, port)
+		return nil
+	}
 	if p == nil && c.deps.Static(key) {
-		return nil // a static pod may run without its mirror pod as long as it has its port; Detached reports the removal of the port
+		return nil // a static pod may run without its mirror pod as long as it has its port; Look reports the removal of the port
 	}
 	if p == nil || !kube.NeedsNetwork(p) {
 		c.deletePod(w, key, st)
@@ -159,7 +181,7 @@ func (c *Controller) deletePod(w *work, key string, st *podState) {
 	portRemoved := c.podStates.portRemoved(st)
 	rest := podStartTimeout - time.Since(st.left)
 	if _, gone := c.chassis(st.node); !gone && !portRemoved && rest > 0 && len(c.deps.Writer.Rows(egressip.Owner(key))) > 0 {
-		if portGone { // otherwise Detached enqueues the key
+		if portGone { // otherwise Look enqueues the key
 			c.await(w.waits, key, st.node, reached{portGone: true, flushed: true})
 		}
 		c.pods.EnqueueAfter(rest, key)
@@ -173,8 +195,8 @@ func (c *Controller) deletePod(w *work, key string, st *podState) {
 	})
 }
 
-// Detached reports that the port of a pod was removed from the database.
-func (c *Controller) Detached(key string) { c.pods.Enqueue(key) }
+// Look enqueues a pod, "namespace/name", whose port was written or removed.
+func (c *Controller) Look(key string) { c.pods.Enqueue(key) }
 
 // removeRows removes the rows of a pod that no EgressIP has any more: first the policies,
 // and once their removal is in force the translations.

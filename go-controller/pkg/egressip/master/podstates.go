@@ -83,7 +83,7 @@ func (s *podStates) get(key string) *podState {
 	return s.state(key)
 }
 
-// clean removes pods without any state. Their keys' worker calls it.
+// clean removes pods without any state. Only the worker that has their keys may call it.
 func (s *podStates) clean(keys ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,6 +100,14 @@ func (s *podStates) hand(key string, port *port) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.state(key).port = port
+}
+
+// hasPort reports whether a port was left for the worker of a pod's key.
+func (s *podStates) hasPort(key string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := s.byKey[key]
+	return st != nil && st.port != nil
 }
 
 // takePort returns the port that was left for the worker of a pod's key; nil: none.

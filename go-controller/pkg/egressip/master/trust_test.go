@@ -45,7 +45,7 @@ func TestPortThatIsGone(t *testing.T) {
 	if _, err := w.db.Apply(context.Background(), nb.Owner{Feature: portFeature, Object: "prod/next"}, nil); err != nil {
 		t.Fatal(err)
 	}
-	w.master.Detached("prod/next")
+	w.master.Look("prod/next")
 	w.eventually("its policies to go", func() bool { return !strings.Contains(w.nb.Dump(), "10.244.0.7") })
 	if got := w.master.members.Digest("egressip-prod", addrs("10.10.10.5")); got != before {
 		t.Error("it still counts for the digest")

@@ -22,7 +22,6 @@ type steering struct {
 
 	mu       sync.Mutex
 	attached []string
-	detached []string
 }
 
 func (s *steering) Pending(p *corev1.Pod) string {
@@ -30,12 +29,6 @@ func (s *steering) Pending(p *corev1.Pod) string {
 		return "egressip-prod"
 	}
 	return ""
-}
-
-func (s *steering) Detached(pod string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.detached = append(s.detached, pod)
 }
 
 func (s *steering) Attach(ctx context.Context, p *corev1.Pod, network topology.PodNetwork, owner nb.Owner, rows []nb.Row) (nb.Stats, error) {

@@ -74,9 +74,6 @@ func (c *Controller) reconcilePod(ctx context.Context, key string) error {
 func (c *Controller) detach(ctx context.Context, p *corev1.Pod) error {
 	key := kube.PodKey(p)
 	stats, err := c.Writer.Apply(ctx, pod.Owner(key), nil)
-	if err == nil && !stats.Zero() && c.Egress != nil {
-		c.Egress.Detached(key)
-	}
 	return c.applied(key, p.Spec.NodeName, stats, err)
 }
 
@@ -98,8 +95,8 @@ func (c *Controller) deletePod(ctx context.Context, except pod.Holder) error {
 	if err := c.applied(except.Key, "", stats, err); err != nil {
 		return err
 	}
-	if c.Egress != nil {
-		c.Egress.Detached(except.Key)
+	if stats.Zero() { // an earlier attempt, or somebody else, may have deleted the rows
+		c.addressesChanged(except.Key, "")
 	}
 	for _, h := range c.alloc.Others(except) {
 		c.forget(h)
@@ -308,20 +305,22 @@ func (c *Controller) forget(h pod.Holder) {
 	}
 }
 
-// applied logs the written rows and calls the OnAddressesChanged functions. For a deleted pod
-// the node is "": readers of its rows get its event.
+// applied logs the written rows and reports that they changed, even if others could not be written.
+// For a deleted pod the node is "": readers of its rows get its event.
 func (c *Controller) applied(key, node string, stats nb.Stats, err error) error {
-	if err != nil {
-		return err
-	}
-	if stats.Zero() {
+	if !stats.Zero() {
+		klog.V(2).InfoS("Wrote pod rows", "pod", key,
+			"inserted", stats.Inserted, "updated", stats.Updated, "deleted", stats.Deleted)
+		c.addressesChanged(key, node)
+	} else if err == nil {
 		klog.V(4).InfoS("Pod rows are up to date", "pod", key)
-		return nil
 	}
-	klog.V(2).InfoS("Wrote pod rows", "pod", key,
-		"inserted", stats.Inserted, "updated", stats.Updated, "deleted", stats.Deleted)
+	return err
+}
+
+// addressesChanged calls the functions of OnAddressesChanged.
+func (c *Controller) addressesChanged(key, node string) {
 	for _, f := range c.onAddressesChanged {
 		f(key, node)
 	}
-	return nil
 }
