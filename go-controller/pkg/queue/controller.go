@@ -79,18 +79,18 @@ func New(name string, reconcile func(ctx context.Context, key string) error) *Co
 // only the key that causes the panic fails. It must tolerate finding its earlier writes
 // in place.
 func NewBatch(name string, limit int, reconcile func(ctx context.Context, keys []string) map[string]error) *Controller {
-	order := &order{urgent: func(string) bool { return false }}
+	waiting := &order{urgent: func(string) bool { return false }}
 	return &Controller{
 		name:      name,
 		limit:     limit,
 		reconcile: reconcile,
-		order:     order,
+		order:     waiting,
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](minBackoff, maxBackoff),
 			workqueue.TypedRateLimitingQueueConfig[string]{
 				DelayingQueue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[string]{
 					Name:  name,
-					Queue: workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[string]{Name: name, Queue: order}),
+					Queue: workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[string]{Name: name, Queue: waiting}),
 				}),
 			}),
 		taking:    make(chan struct{}, 1),
@@ -153,8 +153,9 @@ func (c *Controller) Follow(inf cache.SharedIndexInformer, keys func(old, new an
 	return h.HasSynced, nil
 }
 
-// Prefer makes waiting keys for which urgent returns true precede all others. A key is asked about
-// whenever it is enqueued. It must be called before Run, and urgent must not use the queue.
+// Prefer makes keys for which urgent returns true precede all others. urgent is called when a key is
+// enqueued, and when it is enqueued again after its worker is done, with the queue locked: it must
+// not block or use the queue. Prefer must be called before Watch and Enqueue.
 func (c *Controller) Prefer(urgent func(key string) bool) { c.order.urgent = urgent }
 
 // Seed adds a function whose keys are reconciled once at start-up, after the

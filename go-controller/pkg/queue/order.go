@@ -2,7 +2,8 @@ package queue
 
 import "slices"
 
-// order holds the waiting keys of a work queue, which calls its methods one at a time.
+// order is the workqueue.Queue of a Controller: urgent keys first, otherwise first in, first out. The
+// work queue calls its methods one at a time.
 type order struct {
 	urgent      func(key string) bool
 	first, rest []string // first has the urgent keys

@@ -248,6 +248,10 @@ func (k *kernelTest) restarts(t *testing.T) {
 // powerCut cuts the worker's power and restores it.
 func (k *kernelTest) powerCut(t *testing.T) {
 	const node = "ovn-worker"
+	// In the virtual machine the node takes longer to boot than the five minutes after which Kubernetes
+	// moves its pods.
+	k.kubectl(t, "--namespace=kube-system", "patch", "deployment/coredns", "--patch", `{"spec":{"template":{"spec":{"tolerations":[{"operator":"Exists"}]}}}}`)
+	k.kubectl(t, "--namespace=kube-system", "rollout", "status", "deployment/coredns")
 	before := k.steadyState(t)
 	if err := k.Kin.Node(t.Context(), "kill", node); err != nil {
 		t.Fatal(err)

@@ -40,7 +40,7 @@ type port struct {
 	addrs   []netip.Addr
 	owner   nb.Owner
 	rows    []nb.Row
-	outcome chan outcome // has room for one
+	outcome chan outcome // buffered, so that answer does not block
 }
 
 // outcome is the outcome of writing a port.
@@ -57,9 +57,9 @@ func (p *port) answer(stats nb.Stats, err error) {
 	}
 }
 
-// Attach writes the rows of a pod's port. If an EgressIP selects the pod, it leaves them to the
-// worker of the pod's key, which writes them together with those that steer the pod's egress
-// traffic, and waits.
+// Attach writes the rows of a pod's port. If an EgressIP selects the pod, Attach leaves them to the
+// worker of the pod's key, which writes them together with the rows that steer the pod's egress
+// traffic, and waits for the outcome. Before the first placement it writes the port alone.
 func (c *Controller) Attach(
 	ctx context.Context, p *corev1.Pod, network topology.PodNetwork, owner nb.Owner, rows []nb.Row,
 ) (nb.Stats, error) {
@@ -67,14 +67,14 @@ func (c *Controller) Attach(
 	if len(c.choose(p)) == 0 || !c.placed() {
 		return c.deps.Writer.Apply(ctx, owner, rows)
 	}
-	port := &port{pod: p, owner: owner, rows: rows, outcome: make(chan outcome, 1)}
+	handed := &port{pod: p, owner: owner, rows: rows, outcome: make(chan outcome, 1)}
 	for _, a := range network.Addrs {
-		port.addrs = append(port.addrs, a.Addr())
+		handed.addrs = append(handed.addrs, a.Addr())
 	}
-	c.podStates.hand(key, port)
+	c.podStates.hand(key, handed)
 	c.pods.Enqueue(key)
 	select {
-	case o := <-port.outcome:
+	case o := <-handed.outcome:
 		return o.stats, o.err
 	case <-ctx.Done():
 		return nb.Stats{}, fmt.Errorf("wait for the rows of pod %s: %w", key, ctx.Err())

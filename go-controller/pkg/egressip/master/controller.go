@@ -35,8 +35,8 @@ const (
 	// podBatch is the maximum number of pods that are planned and written together,
 	// so that the loss of a node takes few transactions.
 	podBatch = 512
-	// podWorkers is the number of batches in progress at the same time, so that a single
-	// new pod need not wait for a large batch.
+	// podWorkers is the number of batches in progress at the same time, so that a new pod
+	// seldom waits for a large batch.
 	podWorkers = 4
 	// statusWorkers is the number of statuses written at the same time, and
 	// gateWorkers the number of pods whose start is allowed at the same time.

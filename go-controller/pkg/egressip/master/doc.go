@@ -15,5 +15,6 @@
 // the rows: a restart writes nothing if nothing changed. Waiting for the dataplane does not
 // occupy a worker, but happens in goroutines that enqueue the key again.
 //
-// Caller: pkg/app. pod/master calls Pending and Attach.
+// Caller: pkg/app. pod/master calls Pending and Attach, and Look when it has written or removed the
+// port of a pod.
 package master

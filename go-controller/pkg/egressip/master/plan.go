@@ -86,6 +86,9 @@ func (c *Controller) reconcile(ctx context.Context, keys []string) map[string]er
 		stats, failed := c.apply(ctx, w)
 		for key, port := range w.ports {
 			port.answer(stats, w.failed(key, failed))
+			if failed[port.owner] != nil {
+				c.pods.Enqueue(key) // its steps were skipped
+			}
 		}
 		for o, err := range failed {
 			if o.Feature == egressip.Feature { // pod/master tries ports again
@@ -101,7 +104,7 @@ func (c *Controller) apply(ctx context.Context, w *work) (stats nb.Stats, errs m
 	if len(w.want) == 0 && len(w.waits) == 0 {
 		return stats, nil
 	}
-	defer func() { c.wait(w.waits) }() // whatever happens: the pods are known to wait
+	defer c.wait(w.waits) // even after a failure: podStates has these waits
 	if err := c.awaitNoReroute(ctx, w.rerouted); err != nil {
 		errs = make(map[nb.Owner]error, len(w.want))
 		for o := range w.want {
@@ -109,10 +112,20 @@ func (c *Controller) apply(ctx context.Context, w *work) (stats nb.Stats, errs m
 		}
 		return stats, errs
 	}
-	stats, errs = c.deps.Writer.ApplyAll(ctx, w.want)
+	errs = map[nb.Owner]error{}
+	if len(w.want) > 0 {
+		stats, errs = c.deps.Writer.ApplyAll(ctx, w.want)
+	}
 	for _, s := range w.steps {
-		if w.failed(s.key, errs) == nil {
+		if w.failed(s.key, errs) != nil {
+			continue
+		}
+		err := panics.Catch("egressip-pods", func() error {
 			s.then()
+			return nil
+		})
+		if err != nil {
+			errs[egressip.Owner(s.key)] = err
 		}
 	}
 	if stats.Zero() {
@@ -143,16 +156,16 @@ func (c *Controller) plan(w *work, key string, port *port) error {
 		return fmt.Errorf("get pod %s: %w", key, err)
 	}
 	if port != nil {
-		if p == nil || p.UID != port.pod.UID || !kube.NeedsNetwork(p) {
+		if p == nil || kube.PodUID(p) != kube.PodUID(port.pod) || !kube.NeedsNetwork(p) {
 			p = port.pod
-			c.pods.Enqueue(key) // the port may have been merged with the event that says so
+			c.pods.Enqueue(key) // the event that says so may have been merged into this pass
 		}
 		c.planPod(w, key, st, p, port.addrs)
 		w.attach(key, port)
 		return nil
 	}
 	if p == nil && c.deps.Static(key) {
-		return nil // a static pod may run without its mirror pod as long as it has its port; Look reports the removal of the port
+		return nil // a static pod may run without its mirror pod as long as it has its port; pod/master calls Look when that is removed
 	}
 	if p == nil || !kube.NeedsNetwork(p) {
 		c.deletePod(w, key, st)
@@ -181,7 +194,7 @@ func (c *Controller) deletePod(w *work, key string, st *podState) {
 	portRemoved := c.podStates.portRemoved(st)
 	rest := podStartTimeout - time.Since(st.left)
 	if _, gone := c.chassis(st.node); !gone && !portRemoved && rest > 0 && len(c.deps.Writer.Rows(egressip.Owner(key))) > 0 {
-		if portGone { // otherwise Look enqueues the key
+		if portGone { // otherwise pod/master calls Look when it is
 			c.await(w.waits, key, st.node, reached{portGone: true, flushed: true})
 		}
 		c.pods.EnqueueAfter(rest, key)

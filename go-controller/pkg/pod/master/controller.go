@@ -39,8 +39,8 @@ type Egress interface {
 	// Pending returns the value of the pending annotation for a pod that is about to get its
 	// addresses; empty for none. CNI ADD waits until the annotation is removed.
 	Pending(p *corev1.Pod) string
-	// Attach applies the rows of a pod's port, whose owner is given, together with its own, and
-	// returns when both are written.
+	// Attach applies the rows of a pod's port, whose owner is given, together with its own if it
+	// has any, and returns when they are written. The statistics may include other pods.
 	Attach(ctx context.Context, p *corev1.Pod, network topology.PodNetwork, owner nb.Owner, rows []nb.Row) (nb.Stats, error)
 }
 

@@ -72,9 +72,17 @@ func (c *Controller) reconcilePod(ctx context.Context, key string) error {
 // detach deletes the rows of a pod that cannot have any now. The pod keeps its
 // addresses.
 func (c *Controller) detach(ctx context.Context, p *corev1.Pod) error {
-	key := kube.PodKey(p)
+	return c.deleteRows(ctx, kube.PodKey(p), p.Spec.NodeName)
+}
+
+// deleteRows deletes the rows of a pod. It reports that they are gone even if there were none: an
+// earlier attempt, or somebody else, may have deleted them.
+func (c *Controller) deleteRows(ctx context.Context, key, node string) error {
 	stats, err := c.Writer.Apply(ctx, pod.Owner(key), nil)
-	return c.applied(key, p.Spec.NodeName, stats, err)
+	if err == nil && stats.Zero() {
+		c.addressesChanged(key, node)
+	}
+	return c.applied(key, node, stats, err)
 }
 
 // unmark removes the pending annotation from a pod if no egress feature is enabled.
@@ -91,12 +99,8 @@ func (c *Controller) unmark(ctx context.Context, p *corev1.Pod) error {
 // deletePod deletes the rows of a pod and then releases everything that its incarnations
 // other than except hold.
 func (c *Controller) deletePod(ctx context.Context, except pod.Holder) error {
-	stats, err := c.Writer.Apply(ctx, pod.Owner(except.Key), nil)
-	if err := c.applied(except.Key, "", stats, err); err != nil {
+	if err := c.deleteRows(ctx, except.Key, ""); err != nil {
 		return err
-	}
-	if stats.Zero() { // an earlier attempt, or somebody else, may have deleted the rows
-		c.addressesChanged(except.Key, "")
 	}
 	for _, h := range c.alloc.Others(except) {
 		c.forget(h)
@@ -305,7 +309,7 @@ func (c *Controller) forget(h pod.Holder) {
 	}
 }
 
-// applied logs the written rows and reports that they changed, even if others could not be written.
+// applied logs the written rows and reports that they changed, even if some could not be written.
 // For a deleted pod the node is "": readers of its rows get its event.
 func (c *Controller) applied(key, node string, stats nb.Stats, err error) error {
 	if !stats.Zero() {

@@ -256,6 +256,20 @@ func TestOnGiven(t *testing.T) {
 	if got := <-told; got != "ns/a on  has []" {
 		t.Error(got)
 	}
+	// Somebody else may be faster, for example the database when the node's switch is deleted.
+	c.addPod("b", "n")
+	if got := <-told; got != "ns/b on n has [10.244.1.4]" {
+		t.Error(got)
+	}
+	if _, err := c.nb.Apply(t.Context(), pod.Owner("ns/b"), nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.cs.CoreV1().Nodes().Delete(t.Context(), "n", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-told; got != "ns/b on n has []" {
+		t.Error(got)
+	}
 	cancel()
 	if err := <-done; err != nil {
 		t.Error(err)
