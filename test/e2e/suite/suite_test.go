@@ -68,7 +68,12 @@ func TestLocalPaths(t *testing.T)  { testPaths(t, "local") }
 func TestSharedPaths(t *testing.T) { testPaths(t, "shared") }
 
 func testPaths(t *testing.T, mode string) {
-	s := start(t, mode, func(o *lab.Options) { o.Name = fmt.Sprintf("e2e-%s-paths-%d", mode, os.Getpid()) })
+	s := start(t, mode, func(o *lab.Options) {
+		o.Name = fmt.Sprintf("e2e-%s-paths-%d", mode, os.Getpid())
+		// Beside the tests that measure, a node may take more than the usual 5 s to acknowledge an
+		// address, which would then move to another node than foretold.
+		o.Config += "ovnkube: {args: [--egressip-acknowledge-timeout=60]}\n"
+	})
 	s.in(t, "local", "Trace", s.trace)
 	t.Run("TraceFeatures", s.traceFeatures)
 	t.Run("Combinations", s.combinations)
