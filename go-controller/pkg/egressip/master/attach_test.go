@@ -255,6 +255,39 @@ func TestWaitsAfterFailure(t *testing.T) {
 	})
 }
 
+// TestPanickingStep: a panic after the rows of a batch are written makes only its own pod fail.
+func TestPanickingStep(t *testing.T) {
+	w := serving(t, prodIPs...)
+	batch, done := newWork(), false
+	batch.write("prod/a", nil, func() { panic("nobody thought of this pod") })
+	batch.write("prod/b", nil, func() { done = true })
+	_, errs := w.master.apply(t.Context(), batch)
+	if errs[egressip.Owner("prod/a")] == nil || errs[egressip.Owner("prod/b")] != nil || !done {
+		t.Errorf("errors %v, the step of the other pod was taken: %t", errs, done)
+	}
+}
+
+// TestStepsWithPort: the steps of a pod wait until its port is written.
+func TestStepsWithPort(t *testing.T) {
+	w := serving(t, prodIPs...)
+	const next = "prod/next"
+	owner, rows := portOf(next, "ovn-control-plane", "10.244.0.7")
+	for _, refused := range []bool{true, false} {
+		w.nb.FailWith(func(o nb.Owner) error {
+			if refused && o == owner {
+				return errors.New("refused")
+			}
+			return nil
+		})
+		batch, taken := newWork(), false
+		batch.write(next, nil, func() { taken = true })
+		batch.attach(next, &port{owner: owner, rows: rows})
+		if w.master.apply(t.Context(), batch); taken == refused {
+			t.Errorf("port refused %t, steps taken %t", refused, taken)
+		}
+	}
+}
+
 // TestUnmarked: pods whose traffic leaves unchanged need not wait.
 func TestUnmarked(t *testing.T) {
 	w := newWorld(t, egress(prod, []v1.Address{"10.244.0.1"}), egress("held", []v1.Address{"10.244.0.1"}, func(e *v1.EgressIP) {
