@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -29,6 +32,8 @@ const (
 	combinedAtOnce = 4
 	// combinedPatience is how long it may take until the cells of a table are right.
 	combinedPatience = 45 * time.Second
+	// combinedShown is how many wrong answers of a client are reported.
+	combinedShown = 10
 )
 
 var (
@@ -249,28 +254,37 @@ func (s *suite) cells(t *testing.T, all []*combination, gateways bool) {
 			cells = append(append(cells, s.outbound(t, c, gateways, is4)...), s.calls(t, c, gateways, is4)...)
 		}
 	}
+	var wrong map[string][]string
 	err := lab.Until(t.Context(), combinedPatience, "all cells to be right", func(ctx context.Context) error {
-		wrong, err := s.ask(ctx, cells)
-		for _, w := range wrong {
-			err = errors.Join(err, errors.New(w))
+		found, err := s.ask(ctx, cells)
+		if ctx.Err() == nil {
+			wrong = found
+		}
+		if len(found) > 0 {
+			err = errors.Join(err, fmt.Errorf("wrong answers for %d clients", len(found)))
 		}
 		return err
 	})
 	if err != nil {
 		t.Error(err)
 	}
+	for _, client := range slices.Sorted(maps.Keys(wrong)) {
+		answers := wrong[client]
+		t.Errorf("%s: %d wrong answers:\n%s", client, len(answers), strings.Join(answers[:min(len(answers), combinedShown)], "\n"))
+	}
 	t.Logf("%d combinations, %d cells", len(all), len(cells))
 }
 
-// ask makes the connections of all cells and returns those with wrong answers.
-func (s *suite) ask(ctx context.Context, cells []cell) (wrong []string, err error) {
+// ask makes the connections of all cells and returns the wrong answers of each client that got any.
+func (s *suite) ask(ctx context.Context, cells []cell) (map[string][]string, error) {
 	by := map[string][]cell{}
 	for _, c := range cells {
 		by[c.from] = append(by[c.from], c)
 	}
 	var asking errgroup.Group
 	asking.SetLimit(combinedAtOnce)
-	answers := make(chan string, len(cells))
+	var mu sync.Mutex
+	wrong := map[string][]string{}
 	for from, cells := range by {
 		asking.Go(func() error {
 			urls := make([]string, len(cells))
@@ -281,19 +295,15 @@ func (s *suite) ask(ctx context.Context, cells []cell) (wrong []string, err erro
 			if err != nil {
 				return err
 			}
+			mu.Lock()
+			defer mu.Unlock()
 			for _, c := range cells {
 				if !c.right(said[c.url]) {
-					answers <- fmt.Sprintf("%s: %s got %q, want %q", c.what, c.url, said[c.url], c.want)
+					wrong[from] = append(wrong[from], fmt.Sprintf("%s: %s got %q, want %q", c.what, c.url, said[c.url], c.want))
 				}
 			}
 			return nil
 		})
 	}
-	err = asking.Wait()
-	close(answers)
-	for w := range answers {
-		wrong = append(wrong, w)
-	}
-	slices.Sort(wrong)
-	return wrong, err
+	return wrong, asking.Wait()
 }
