@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/remotecommand"
+
+	"github.com/ovnkube/ovnkube/test/e2e/figures"
 )
 
 const (
@@ -398,10 +400,14 @@ func (l *Lab) Call(ctx context.Context, from string, pod bool, args ...string) (
 	return strings.TrimSpace(out), err
 }
 
+// surveyTimeout is how long a survey waits for each answer. It is longer beside tests that measure.
+const surveyTimeout = 3 * time.Second
+
 // Survey has a pod, or a machine that serves, get several URLs concurrently. It returns the answer
 // or the error for each URL.
 func (l *Lab) Survey(ctx context.Context, from string, pod bool, urls ...string) (map[string]string, error) {
-	out, err := l.Call(ctx, from, pod, append([]string{"survey"}, urls...)...)
+	timeout := time.Duration(float64(surveyTimeout) * figures.Slowness())
+	out, err := l.Call(ctx, from, pod, append([]string{"survey", "-timeout", timeout.String()}, urls...)...)
 	if err != nil {
 		return nil, err
 	}

@@ -25,7 +25,7 @@ func survey(ctx context.Context, args []string) error {
 		return err
 	}
 	if flags.NArg() == 0 {
-		return errors.New("usage: probe survey URL [URL]")
+		return errors.New("usage: probe survey [-timeout DURATION] URL [URL]")
 	}
 	client := &http.Client{Timeout: *timeout, Transport: &http.Transport{DisableKeepAlives: true}}
 	answers, all := make([]string, flags.NArg()), errgroup.Group{}

@@ -254,29 +254,51 @@ func (s *suite) cells(t *testing.T, all []*combination, gateways bool) {
 			cells = append(append(cells, s.outbound(t, c, gateways, is4)...), s.calls(t, c, gateways, is4)...)
 		}
 	}
-	var wrong map[string][]string
+	var wrong []wrongAnswer
 	err := lab.Until(t.Context(), combinedPatience, "all cells to be right", func(ctx context.Context) error {
 		found, err := s.ask(ctx, cells)
 		if ctx.Err() == nil {
 			wrong = found
 		}
 		if len(found) > 0 {
-			err = errors.Join(err, fmt.Errorf("wrong answers for %d clients", len(found)))
+			err = errors.Join(err, fmt.Errorf("%d wrong answers", len(found)))
 		}
 		return err
 	})
 	if err != nil {
 		t.Error(err)
-	}
-	for _, client := range slices.Sorted(maps.Keys(wrong)) {
-		answers := wrong[client]
-		t.Errorf("%s: %d wrong answers:\n%s", client, len(answers), strings.Join(answers[:min(len(answers), combinedShown)], "\n"))
+		s.reportWrong(t, wrong)
 	}
 	t.Logf("%d combinations, %d cells", len(all), len(cells))
 }
 
-// ask makes the connections of all cells and returns the wrong answers of each client that got any.
-func (s *suite) ask(ctx context.Context, cells []cell) (map[string][]string, error) {
+// reportWrong reports wrong answers, some for each client, and whether the same questions are
+// answered when nothing else is asked.
+func (s *suite) reportWrong(t *testing.T, wrong []wrongAnswer) {
+	by, cells := map[string][]string{}, make([]cell, len(wrong))
+	for i, w := range wrong {
+		by[w.from] = append(by[w.from], w.String())
+		cells[i] = w.cell
+	}
+	for _, client := range slices.Sorted(maps.Keys(by)) {
+		t.Errorf("%s: %d wrong answers:\n%s", client, len(by[client]), strings.Join(by[client][:min(len(by[client]), combinedShown)], "\n"))
+	}
+	still, err := s.ask(t.Context(), cells)
+	t.Logf("asked once more, without the others, %d of %d are wrong (error: %v)", len(still), len(cells), err)
+}
+
+// wrongAnswer is a cell with another answer than it should have.
+type wrongAnswer struct {
+	cell
+	answer string
+}
+
+func (w wrongAnswer) String() string {
+	return fmt.Sprintf("%s: %s got %q, want %q", w.what, w.url, w.answer, w.want)
+}
+
+// ask makes the connections of all cells and returns the wrong answers.
+func (s *suite) ask(ctx context.Context, cells []cell) ([]wrongAnswer, error) {
 	by := map[string][]cell{}
 	for _, c := range cells {
 		by[c.from] = append(by[c.from], c)
@@ -284,7 +306,7 @@ func (s *suite) ask(ctx context.Context, cells []cell) (map[string][]string, err
 	var asking errgroup.Group
 	asking.SetLimit(combinedAtOnce)
 	var mu sync.Mutex
-	wrong := map[string][]string{}
+	var wrong []wrongAnswer
 	for from, cells := range by {
 		asking.Go(func() error {
 			urls := make([]string, len(cells))
@@ -299,7 +321,7 @@ func (s *suite) ask(ctx context.Context, cells []cell) (map[string][]string, err
 			defer mu.Unlock()
 			for _, c := range cells {
 				if !c.right(said[c.url]) {
-					wrong[from] = append(wrong[from], fmt.Sprintf("%s: %s got %q, want %q", c.what, c.url, said[c.url], c.want))
+					wrong = append(wrong, wrongAnswer{cell: c, answer: said[c.url]})
 				}
 			}
 			return nil
