@@ -84,3 +84,26 @@ func TestUp(t *testing.T) {
 		t.Errorf("up are %v", up)
 	}
 }
+
+// TestSkipOfEndingSession: a hop counts for the translation of its pods while its former session is ending,
+// as one does that is down.
+func TestSkipOfEndingSession(t *testing.T) {
+	w := nbfake.New()
+	w.AnyParent = true
+	ending := func(s *state) { s.ending = []string{"172.18.0.52"} }
+	dual(topology.GatewayLocal, policy("p", 1, onlyRed, static("172.18.0.51"), static("172.18.0.52", bfd, skip)), ending).apply(t, w)
+	exempt, routes := 0, 0
+	for _, r := range w.Rows(Owner("ovn-worker")) {
+		switch m := r.Model.(type) {
+		case *nbdb.NAT:
+			if m.LogicalIP == "10.244.0.5" && len(r.Refs) > 0 {
+				exempt++
+			}
+		case *nbdb.LogicalRouterStaticRoute:
+			routes++
+		}
+	}
+	if exempt != 1 || routes != 1 {
+		t.Errorf("%d exemptions, %d routes, want one of each", exempt, routes)
+	}
+}

@@ -140,10 +140,14 @@ func Networks(n topology.Node) []netip.Prefix {
 func (f *family) pod(a netip.Addr, hops []Hop, rerouted bool) {
 	routed, skip, second := false, false, false
 	for _, h := range hops {
-		if topology.FamilyOf(h.Addr) != f.Family || f.own[h.Addr] || h.BFD && f.ending[h.Addr] {
+		if topology.FamilyOf(h.Addr) != f.Family || f.own[h.Addr] {
 			continue
 		}
-		routed, skip = routed || !h.BFD || f.up == nil || f.up[h.Addr], skip || h.SkipSNAT
+		skip = skip || h.SkipSNAT // whether the hop can be used now or not
+		if h.BFD && f.ending[h.Addr] {
+			continue
+		}
+		routed = routed || !h.BFD || f.up == nil || f.up[h.Addr]
 		second = second || f.node.Gateway.External.Reaches(h.Addr)
 		f.route(a, h)
 	}

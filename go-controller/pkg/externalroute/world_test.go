@@ -50,7 +50,8 @@ type state struct {
 	translated []string // by EgressIPs, on the pods' own nodes
 	up         []string // hops whose sessions are up, if monitored
 	watched    bool
-	pods       []Pod // pod i runs on node i%2
+	ending     []string // hops whose former sessions are ending
+	pods       []Pod    // pod i runs on node i%2
 }
 
 // dual is a dual-stack cluster of two nodes, with three namespaces: "red" and
@@ -213,6 +214,10 @@ func (s state) apply(t *testing.T, w *nbfake.Writer) int {
 		}
 		for _, a := range addrs(s.rerouted...) {
 			snap.Rerouted[a] = true
+		}
+		snap.Ending = map[netip.Addr]bool{}
+		for _, a := range addrs(s.ending...) {
+			snap.Ending[a] = true
 		}
 		if _, err := w.Apply(context.Background(), Owner(snap.Node.Name), NodeRows(s.cfg, plan, snap)); err != nil {
 			t.Fatal(err)

@@ -36,12 +36,21 @@ func (c *Controller) reconcileAll(context.Context, string) error {
 	}
 	c.mu.Lock()
 	before := c.plan
-	c.plan, c.byNamespace = plan, selecting
 	c.mu.Unlock()
-	c.emitRefused(before.Refused, plan.Refused)
-
 	namespaces := changed(before.Hops, plan.Hops, slices.Equal[[]externalroute.Hop])
 	policies := changed(before.Policies, plan.Policies, func(a, b externalroute.Policy) bool { return reflect.DeepEqual(a, b) })
+	c.mu.Lock()
+	c.plan, c.byNamespace = plan, selecting
+	// Nothing is reported before the nodes are known whose rows come first.
+	c.dirty[undecided]++
+	for _, p := range policies {
+		c.reportPolicies[p] = true
+	}
+	for _, ns := range namespaces {
+		c.reportNamespaces[ns] = true
+	}
+	c.mu.Unlock()
+
 	// Pods that appear from now on use the new plan, and earlier ones are in
 	// the index. Pods deleted just now are not in the index, but their events use the new plan
 	// as well: their nodes are known from the rows that were planned for them.
@@ -52,21 +61,21 @@ func (c *Controller) reconcileAll(context.Context, string) error {
 		klog.V(2).InfoS("External gateways changed", "namespaces", namespaces, "nodes", nodes)
 	}
 	c.mu.Lock()
+	delete(c.dirty, undecided)
 	for _, n := range nodes {
 		c.turn++
 		c.dirty[n] = c.turn
 	}
-	for _, p := range policies {
-		c.reportPolicies[p] = true
-	}
-	for _, ns := range namespaces {
-		c.reportNamespaces[ns] = true
-	}
 	c.mu.Unlock()
 	c.nodes.Enqueue(c.pend(nodes...)...)
 	c.report()
+	c.emitRefused(before.Refused, plan.Refused)
 	return nil
 }
+
+// undecided is a key of dirty, instead of the name of a node, until it is known which nodes a new plan
+// changes.
+const undecided = ""
 
 // changed returns the keys whose values differ, sorted.
 func changed[V any](before, after map[string]V, equal func(a, b V) bool) []string {
@@ -330,11 +339,11 @@ func (c *Controller) nodeRows(name string, plan externalroute.Plan) ([]nb.Row, e
 	chassis, have := n.Annotations[kube.AnnotationChassisID], destinations(rows)
 	snap := externalroute.NodeSnapshot{Node: node,
 		Up: externalroute.Up(rows), Ending: c.sessions.begin(name, chassis, have)}
-	for a := range moved(rows, node) {
+	for a := range moved(rows, node, c.sessions.sources(name)) {
 		if snap.Ending == nil {
 			snap.Ending = map[netip.Addr]bool{}
 		}
-		snap.Ending[a] = true // on its previous port
+		snap.Ending[a] = true // on its previous port or from its previous address
 	}
 	var addrs []netip.Addr
 	served := map[string]bool{}
@@ -352,6 +361,7 @@ func (c *Controller) nodeRows(name string, plan externalroute.Plan) ([]nb.Row, e
 	c.notePlanned(name, served)
 	snap.Rerouted = c.steered.of(name, addrs)
 	rows = externalroute.NodeRows(c.deps.Config, plan, snap)
-	c.sessions.write(name, chassis, have, destinations(rows))
+	want := destinations(rows)
+	c.sessions.write(name, chassis, have, want, sourcesOf(want, node))
 	return rows, nil
 }

@@ -2,6 +2,7 @@ package master
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"sync"
 	"time"
@@ -14,9 +15,13 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// sessionWait limits a single wait for a chassis: the awaited change may be lost if a
-// database restarts from a backup.
-const sessionWait = 10 * time.Second
+// sessionWait limits the first wait for a chassis: the awaited change may be lost if a
+// database restarts from a backup. Later waits are longer, up to sessionWaitMax, because each of them
+// makes every chassis report.
+const (
+	sessionWait    = 10 * time.Second
+	sessionWaitMax = 10 * time.Minute
+)
 
 // Barrier waits until a chassis has applied everything written before.
 type Barrier interface {
@@ -35,10 +40,14 @@ type sessions struct {
 // nodeSessions are the sessions of a node.
 type nodeSessions struct {
 	chassis string
-	written map[netip.Addr]bool   // content of the database since the node's last write; nil: unknown
-	ending  map[netip.Addr]uint64 // when they ended, as an increasing number
-	turn    uint64
-	stop    context.CancelFunc // ends the wait for the chassis; nil: there is none
+	written map[netip.Addr]bool // content of the database since the node's last write; nil: unknown
+	// planned and sources are the addresses, as text, that the sessions of the last plan, and of the last
+	// one that was written, are sent from, by destination. ovn-controller does not notice
+	// that they change.
+	planned, sources map[netip.Addr]string
+	ending           map[netip.Addr]uint64 // when they ended, as an increasing number
+	turn             uint64
+	stop             context.CancelFunc // ends the wait for the chassis; nil: there is none
 }
 
 func newSessions() *sessions { return &sessions{nodes: map[string]*nodeSessions{}} }
@@ -67,8 +76,9 @@ func (s *sessions) begin(node, chassis string, have map[netip.Addr]bool) map[net
 	return held
 }
 
-// write records which sessions end when those of a node change from have to want.
-func (s *sessions) write(node, chassis string, have, want map[netip.Addr]bool) {
+// write records which sessions end when those of a node change from have to want, and where the latter are
+// sent from.
+func (s *sessions) write(node, chassis string, have, want map[netip.Addr]bool, sources map[netip.Addr]string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := s.nodes[node]
@@ -80,7 +90,7 @@ func (s *sessions) write(node, chassis string, have, want map[netip.Addr]bool) {
 		s.nodes[node] = n
 	}
 	n.leave(have, want)
-	n.written = nil // unknown until wrote is called
+	n.written, n.planned = nil, sources // written is unknown until wrote is called
 }
 
 // wrote records the current content of the database.
@@ -88,8 +98,18 @@ func (s *sessions) wrote(node string, has map[netip.Addr]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if n := s.nodes[node]; n != nil {
-		n.written = has
+		n.written, n.sources = has, n.planned
 	}
+}
+
+// sources returns where the sessions of a node in the database are sent from, as far as is known.
+func (s *sessions) sources(node string) map[netip.Addr]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := s.nodes[node]; n != nil {
+		return n.sources
+	}
+	return nil
 }
 
 // leave records the end of sessions, except for those that stay.
@@ -121,8 +141,8 @@ func (c *Controller) awaitEnd(ctx context.Context, node string) {
 	}
 	ctx, n.stop = context.WithCancel(ctx)
 	c.waits.Go(func() {
-		for ctx.Err() == nil {
-			if err := panics.Catch("externalroute-sessions", func() error { return c.ended(ctx, node, n) }); err != nil {
+		for wait := sessionWait; ctx.Err() == nil; wait = min(2*wait, sessionWaitMax) {
+			if err := panics.Catch("externalroute-sessions", func() error { return c.ended(ctx, node, n, wait) }); err != nil {
 				klog.V(2).InfoS("A node has not ended its former BFD sessions yet", "node", node, "err", err)
 			}
 		}
@@ -130,11 +150,11 @@ func (c *Controller) awaitEnd(ctx context.Context, node string) {
 }
 
 // ended waits once, and stops the waiting if nothing is left to wait for.
-func (c *Controller) ended(ctx context.Context, node string, n *nodeSessions) error {
+func (c *Controller) ended(ctx context.Context, node string, n *nodeSessions, wait time.Duration) error {
 	c.sessions.mu.Lock()
 	turn := n.turn
 	c.sessions.mu.Unlock()
-	limited, cancel := context.WithTimeout(ctx, sessionWait)
+	limited, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	if err := c.deps.Barrier.Wait(limited, n.chassis); err != nil {
 		return err
@@ -154,15 +174,39 @@ func (c *Controller) ended(ctx context.Context, node string, n *nodeSessions) er
 }
 
 // moved returns the destinations of BFD sessions that their node now reaches through another
-// port, for example after it gets a second uplink.
-func moved(rows []nb.Row, node topology.Node) map[netip.Addr]bool {
+// port, for example after it gets a second uplink, or from another address than was written.
+func moved(rows []nb.Row, node topology.Node, sources map[netip.Addr]string) map[netip.Addr]bool {
 	found := map[netip.Addr]bool{}
 	for _, r := range rows {
-		if b, ok := r.Model.(*nbdb.BFD); ok {
-			if a, err := netip.ParseAddr(b.DstIP); err == nil && b.LogicalPort != node.UplinkPort(a) {
-				found[a] = true
-			}
+		b, ok := r.Model.(*nbdb.BFD)
+		if !ok {
+			continue
 		}
+		a, err := netip.ParseAddr(b.DstIP)
+		if err != nil {
+			continue
+		}
+		from, known := sources[a]
+		if b.LogicalPort != node.UplinkPort(a) || known && from != source(node, a) {
+			found[a] = true
+		}
+	}
+	return found
+}
+
+// source returns what identifies the sender of a session, as text: the MAC and IP addresses of the port.
+func source(node topology.Node, destination netip.Addr) string {
+	if external := node.Gateway.External; external.Reaches(destination) {
+		return fmt.Sprint(external.MAC, external.Addrs)
+	}
+	return fmt.Sprint(node.Gateway.MAC, node.Gateway.Addrs)
+}
+
+// sourcesOf returns the source of each session.
+func sourcesOf(sessions map[netip.Addr]bool, node topology.Node) map[netip.Addr]string {
+	found := make(map[netip.Addr]string, len(sessions))
+	for a := range sessions {
+		found[a] = source(node, a)
 	}
 	return found
 }

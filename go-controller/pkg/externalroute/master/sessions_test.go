@@ -4,7 +4,10 @@ import (
 	"context"
 	"net/netip"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -16,10 +19,16 @@ import (
 )
 
 // chassis simulates ovn-controllers that confirm when they have applied changes.
-type chassis struct{ says map[string]chan struct{} }
+type chassis struct {
+	says  map[string]chan struct{}
+	asked *atomic.Int32
+}
 
 func (c chassis) Wait(ctx context.Context, name string) error {
 	says, ok := c.says[name]
+	if ok {
+		c.asked.Add(1)
+	}
 	if !ok {
 		return nil
 	}
@@ -33,7 +42,7 @@ func (c chassis) Wait(ctx context.Context, name string) error {
 
 // slow returns chassis, one of which does not confirm until say is called.
 func slow(name string) (c chassis, say func()) {
-	c = chassis{map[string]chan struct{}{name: make(chan struct{})}}
+	c = chassis{map[string]chan struct{}{name: make(chan struct{})}, &atomic.Int32{}}
 	return c, func() { c.says[name] <- struct{}{} }
 }
 
@@ -159,6 +168,62 @@ func TestSessionOnAnotherUplink(t *testing.T) {
 	say()
 	w.eventually("the session by the second uplink", func() bool {
 		return sessionsOf(nb, "n0") == 1 && routes(nb) == 1 && strings.Contains(nb.Dump(), "logical_port=exgw-rtoe-GR_n0")
+	})
+}
+
+// TestSessionFromAnotherAddress: ovn-controller sends a session from the address that its port had when the
+// session began. A node that gets another one ends the session and begins another.
+func TestSessionFromAnotherAddress(t *testing.T) {
+	for what, change := range map[string]func(*topology.Gateway){
+		"MAC address": func(g *topology.Gateway) { g.MAC = "02:42:ac:12:00:99" },
+		"IP address":  func(g *topology.Gateway) { g.Addrs[0] = netip.MustParsePrefix("172.18.0.99/16") },
+	} {
+		t.Run(what, func(t *testing.T) {
+			nb := fake()
+			w := newWorld(t, nb, node(0), namespace("red"), pod("red", 0, 0), policy("p", anyGWs, hops("172.18.0.51")))
+			var say func()
+			w.barrier, say = slow("chassis0")
+			w.start()
+			w.reported("p")
+			n, err := w.kube.CoreV1().Nodes().Get(t.Context(), "n0", metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			known, err := kube.Node(n)
+			if err != nil {
+				t.Fatal(err)
+			}
+			change(&known.Gateway)
+			n.Annotations[kube.AnnotationL3Gateway] = kube.FormatL3Gateway(known.Gateway)
+			if _, err := w.kube.CoreV1().Nodes().Update(t.Context(), n, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			w.eventually("the former session and its route to go", func() bool { return sessionsOf(nb, "n0") == 0 && routes(nb) == 0 })
+			say()
+			w.eventually("the next session", func() bool { return sessionsOf(nb, "n0") == 1 && routes(nb) == 1 })
+		})
+	}
+}
+
+// TestSessionOfDeadChassis: a chassis that does not confirm the end of a session is asked ever less often,
+// because every chassis reports each time.
+func TestSessionOfDeadChassis(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nb := fake()
+		w := newWorld(t, nb, node(0), namespace("red"), pod("red", 0, 0), policy("p", anyGWs, hops("172.18.0.51")))
+		var say func()
+		w.barrier, say = slow("chassis0")
+		w.start()
+		w.reported("p")
+		deletePolicy(t, w, "p")
+		w.eventually("all rows to be gone", func() bool { return nb.Dump() == "" })
+		w.create(policy("p", anyGWs, hops("172.18.0.51")))
+		<-time.After(time.Hour)
+		if n := w.barrier.asked.Load(); n < 2 || n > 20 {
+			t.Errorf("asked %d times in an hour", n)
+		}
+		say()
+		w.eventually("the session", func() bool { return sessionsOf(nb, "n0") == 1 })
 	})
 }
 
