@@ -98,11 +98,15 @@ func onClusterRouter() nb.Parent {
 	return nb.Parent{Table: nbdb.LogicalRouterTable, Name: topology.ClusterRouter}
 }
 
-// WithPolicies replaces the policies in the planned rows of a Service with those in its
-// existing rows (there).
+// WithPolicies adds the policies in the existing rows of a Service (there) to its planned rows, and
+// prefers them to planned ones of the same source, which may lack pods.
 func WithPolicies(rows, there []nb.Row) []nb.Row {
 	isPolicy := func(r nb.Row) bool { _, ok := r.Model.(*nbdb.LogicalRouterPolicy); return ok }
-	rows = slices.DeleteFunc(rows, isPolicy)
+	existing := map[string]bool{}
+	for _, r := range there {
+		existing[r.ID] = existing[r.ID] || isPolicy(r)
+	}
+	rows = slices.DeleteFunc(rows, func(r nb.Row) bool { return isPolicy(r) && existing[r.ID] })
 	for _, r := range there {
 		if isPolicy(r) {
 			r.Parent = onClusterRouter()

@@ -202,7 +202,7 @@ func (c *Controller) reconcile(ctx context.Context, keys []string) map[string]er
 		if nodes := c.note(key, ok && s.PerNode()); ok {
 			rows = service.MasterRows(s, c.deps.Config, nodes)
 		}
-		if !c.complete() {
+		if ok && s.ExternalLocal && !c.complete() {
 			// An address that is absent from the sets means nothing yet: keep existing
 			// policies.
 			rows = service.WithPolicies(rows, c.deps.Writer.Rows(service.Owner(key)))
