@@ -42,6 +42,9 @@ type Steering struct {
 	// Now is the state of the database. Applied is the state known to have reached the
 	// chassis: for policies the pod's chassis, for each translation the chassis of its node.
 	Now, Applied State
+	// Unconfirmed: policies were written after those in Applied, so the pod's chassis may have
+	// others than Applied says, even ones that are in the database no more.
+	Unconfirmed bool
 	// Owned reports whether an address belongs to an EgressIP.
 	Owned func(egressIP string, addr netip.Addr) bool
 }
@@ -94,7 +97,7 @@ func (s Steering) Plan() Plan {
 			s.address(&plan, pod)
 		}
 	}
-	plan.Self = !s.Applied.SamePolicies(plan.Want)
+	plan.Self = s.Unconfirmed || !s.Applied.SamePolicies(plan.Want)
 	if plan.Self {
 		plan.Released, plan.Done = false, plan.Done && s.Pod.NodeDown
 	}
@@ -232,7 +235,8 @@ func (s Steering) linger(plan *Plan) {
 	}
 	for site, addr := range s.Now.NATs {
 		_, wanted := plan.Want.NATs[site]
-		if !wanted && slices.Contains(s.Pod.Addrs, site.Pod) && len(s.Now.Policies[site.Pod].Hops)+len(s.Applied.Policies[site.Pod].Hops) > 0 {
+		led := s.Unconfirmed || len(s.Now.Policies[site.Pod].Hops)+len(s.Applied.Policies[site.Pod].Hops) > 0
+		if !wanted && led && slices.Contains(s.Pod.Addrs, site.Pod) {
 			plan.Want.NATs[site], plan.Lingers = addr, true
 		}
 	}

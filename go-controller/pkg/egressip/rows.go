@@ -121,6 +121,18 @@ func (s State) SamePolicies(o State) bool {
 	return maps.EqualFunc(s.Policies, o.Policies, func(a, b Policy) bool { return slices.Equal(a.Hops, b.Hops) })
 }
 
+// Unused reports whether the state has a translation to which none of its policies leads. Traffic
+// may still be led to it if the policies were changed a moment ago.
+func (s State) Unused() bool {
+	for site, addr := range s.NATs {
+		p := s.Policies[site.Pod]
+		if !slices.ContainsFunc(p.Hops, func(hop netip.Addr) bool { return p.Egress[hop] == addr }) {
+			return true
+		}
+	}
+	return false
+}
+
 // Addrs returns the addresses of the pod, sorted.
 func (s State) Addrs() []netip.Addr {
 	all := slices.Collect(maps.Keys(s.Policies))

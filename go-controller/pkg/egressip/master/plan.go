@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/netip"
 	"strings"
 	"time"
@@ -193,8 +192,13 @@ func (c *Controller) deletePod(w *work, key string, st *podState) {
 	portGone := len(c.deps.Given(key, "")) == 0
 	portRemoved := c.podStates.portRemoved(st)
 	rest := podStartTimeout - time.Since(st.left)
-	if _, gone := c.chassis(st.node); !gone && !portRemoved && rest > 0 && len(c.deps.Writer.Rows(egressip.Owner(key))) > 0 {
-		if portGone { // otherwise pod/master calls Look when it is
+	// The node of a pod that was deleted while no master ran is unknown; it may still have the pod's port.
+	unknown, gone := st.node == "", false
+	if !unknown {
+		_, gone = c.chassis(st.node)
+	}
+	if !gone && !portRemoved && rest > 0 && len(c.deps.Writer.Rows(egressip.Owner(key))) > 0 {
+		if portGone && !unknown { // otherwise pod/master calls Look when it is
 			c.await(w.waits, key, st.node, reached{portGone: true, flushed: true})
 		}
 		c.pods.EnqueueAfter(rest, key)
@@ -217,16 +221,18 @@ func (c *Controller) removeRows(w *work, key string, st *podState, p *corev1.Pod
 	c.statuses.Enqueue(c.members.Set(key, nil, nil)...)
 	now := egressip.StateOf(c.deps.Writer.Rows(egressip.Owner(key)))
 	if !st.known {
-		st.applied, st.known = now.Clone(), true
+		st.begin(now.Clone(), now)
 	}
-	plan := egressip.Steering{Pod: egressip.Pod{Addrs: now.Addrs()}, Now: now, Applied: st.applied}.Plan()
+	plan := egressip.Steering{Pod: egressip.Pod{Addrs: now.Addrs()}, Now: now, Applied: st.applied, Unconfirmed: st.unconfirmed()}.Plan()
 	kept := c.keepLocalSNAT(key, st.node, now, &plan)
+	st.writes(now, plan.Want)
 	w.write(key, plan.Want.Rows(), func() {
+		st.wrote(plan.Want)
 		c.auditPod(key, p, nil, plan.Want, nil, audit.ReasonNotSelected)
 		c.deps.Rerouted.Set(key, nil)
 		c.statuses.Enqueue(c.podStates.leaves(key)...)
 		c.statuses.Enqueue(c.podStates.free(key)...)
-		if c.awaitPlan(w.waits, key, p.Spec.NodeName, plan); !plan.Self && !kept {
+		if c.awaitPlan(w.waits, key, st, p.Spec.NodeName, plan); !plan.Self && !kept {
 			st.uid, st.applied, st.known = "", egressip.NewState(), false
 		}
 		c.updateGates(key, st, p, egressip.Open)
@@ -260,13 +266,13 @@ func (c *Controller) planPod(w *work, key string, st *podState, p *corev1.Pod, a
 	// The addresses of an earlier pod of that name stay until its policies are removed.
 	c.deps.Rerouted.Set(key, noreroute.Union(addrs, s.Now.Addrs()))
 	w.rerouted = append(w.rerouted, key)
+	st.writes(s.Now, plan.Want)
 	w.write(key, plan.Want.Rows(), func() {
+		st.wrote(plan.Want)
 		c.auditPod(key, p, addrs, plan.Want, keys, "")
 		c.deps.Rerouted.Set(key, addrs)
-		// Rows that are no longer in the database will soon be out of force.
-		maps.DeleteFunc(st.applied.NATs, func(site egressip.Site, addr netip.Addr) bool { return plan.Want.NATs[site] != addr })
 		c.updateGates(key, st, p, plan.StartGate(pod))
-		c.awaitPlan(w.waits, key, p.Spec.NodeName, plan)
+		c.awaitPlan(w.waits, key, st, p.Spec.NodeName, plan)
 		c.statuses.Enqueue(c.podStates.planned(key, keys[0], decision, plan.Done, s.Translated())...)
 	})
 }
@@ -302,9 +308,9 @@ func (c *Controller) planInput(key string, st *podState, name string, pod egress
 	}
 	// On the first pass the rows in the database count as in force, unless the pod waits.
 	if !st.known && !pod.Pending && !pod.Late {
-		st.applied = s.Used()
+		st.begin(s.Used(), s.Now)
 	}
 	st.known = true
-	s.Applied = st.applied
+	s.Applied, s.Unconfirmed = st.applied, st.unconfirmed()
 	return s, true
 }

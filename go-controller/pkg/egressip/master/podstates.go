@@ -39,14 +39,42 @@ type podState struct {
 	uid     types.UID
 	applied egressip.State
 	known   bool // applied is valid
+	// written and confirmed are the numbers of the last write of the pod's policies, and of the last
+	// one that its chassis had in force.
+	written, confirmed uint64
 	node    string
 	left    time.Time // when we learned of the pod's deletion; zero: the pod exists
 }
+
+// begin sets the state in force on the first pass. If the database has a translation that no policy leads to,
+// the previous leader may have changed the policies just before.
+func (st *podState) begin(applied, now egressip.State) {
+	st.applied, st.known = applied, true
+	if now.Unused() {
+		st.written++
+	}
+}
+
+// writes records that policies are about to be replaced, even if the outcome will be unknown.
+func (st *podState) writes(now, want egressip.State) {
+	if !now.SamePolicies(want) {
+		st.written++
+	}
+}
+
+// wrote records what is in the database. Translations that are not will soon be out of force.
+func (st *podState) wrote(want egressip.State) {
+	maps.DeleteFunc(st.applied.NATs, func(site egressip.Site, addr netip.Addr) bool { return want.NATs[site] != addr })
+}
+
+// unconfirmed reports whether the pod's chassis may have other policies than the last ones that it confirmed.
+func (st *podState) unconfirmed() bool { return st.written != st.confirmed }
 
 // reached is a state that a chassis has in force.
 type reached struct {
 	own      bool // of the pod's own chassis, which has the policies
 	policies map[netip.Addr]egressip.Policy
+	number   uint64 // of the write of the policies
 	nats     map[egressip.Site]netip.Addr
 	portGone bool // of the pod's own chassis, which has removed its port
 	// flushed: the previous flows must be flushed from the chassis' datapath, too.
@@ -89,7 +117,7 @@ func (s *podStates) clean(keys ...string) {
 	defer s.mu.Unlock()
 	for _, key := range keys {
 		st := s.byKey[key]
-		if st != nil && st.uid == "" && st.gate == (startGate{}) && len(st.waits) == 0 && st.port == nil {
+		if st != nil && st.uid == "" && st.left.IsZero() && st.gate == (startGate{}) && len(st.waits) == 0 && st.port == nil {
 			delete(s.byKey, key)
 		}
 	}
@@ -134,7 +162,7 @@ func (s *podStates) observe(st *podState, p *corev1.Pod) (held bool, rest time.D
 	st.node, st.left = p.Spec.NodeName, time.Time{}
 	for _, r := range st.reached {
 		if r.own {
-			st.applied.Policies = r.policies
+			st.applied.Policies, st.confirmed = r.policies, r.number
 		}
 		maps.Copy(st.applied.NATs, r.nats)
 	}

@@ -47,9 +47,9 @@ func (c *Controller) await(w waiters, key, node string, r reached) {
 }
 
 // awaitPlan makes a pod wait until its plan is in force, as far as the plan goes.
-func (c *Controller) awaitPlan(w waiters, key, node string, plan egressip.Plan) {
+func (c *Controller) awaitPlan(w waiters, key string, st *podState, node string, plan egressip.Plan) {
 	if plan.Self {
-		c.await(w, key, node, reached{own: true, flushed: plan.Lingers, policies: plan.Want.Clone().Policies})
+		c.await(w, key, node, reached{own: true, flushed: plan.Lingers, policies: plan.Want.Clone().Policies, number: st.written})
 	}
 	for _, n := range plan.Await {
 		nats := maps.Clone(plan.Want.NATs)

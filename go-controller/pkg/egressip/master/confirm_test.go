@@ -1,0 +1,104 @@
+package master
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
+)
+
+// reselect changes whether the EgressIP selects the pod, and waits for its policy.
+func (w *world) reselect(selected bool) {
+	w.t.Helper()
+	app := map[bool]string{true: "web", false: "db"}[selected]
+	w.changePod(web, func(p *corev1.Pod) { p.Labels["app"] = app })
+	w.eventually("another policy", func() bool { return (w.hops(web, webV4) != "none") == selected })
+}
+
+// TestRevertedUnconfirmed: a pod's chassis may still get a policy that was removed before the
+// chassis confirmed it. Until the chassis has confirmed the removal, the translation stays.
+func TestRevertedUnconfirmed(t *testing.T) {
+	w := serving(t, "172.18.0.33")
+	w.reselect(false)
+	w.eventually("the translation to go", func() bool { return w.nats(web) == "" })
+	w.barrier.stop("chassis-ovn-control-plane", true)
+	w.reselect(true)
+	w.reselect(false)
+	if w.nats(web) == "" {
+		t.Error("the translation went with the policy")
+	}
+	w.barrier.stop("chassis-ovn-control-plane", false)
+	w.eventually("the translation to go", func() bool { return w.nats(web) == "" })
+	w.eventually("it to be forgotten", func() bool {
+		w.master.podStates.mu.Lock()
+		defer w.master.podStates.mu.Unlock()
+		return len(w.master.podStates.byKey) == 0
+	})
+}
+
+// TestHopRevertedUnconfirmed: so it is with the translation of a second address that the EgressIP
+// had for a moment, and the EgressIP is not programmed until then.
+func TestHopRevertedUnconfirmed(t *testing.T) {
+	w := serving(t, "172.18.0.33")
+	first := w.nats(web)
+	w.barrier.stop("chassis-ovn-control-plane", true)
+	w.changeEgressIP(prod, func(e *v1.EgressIP) { e.Spec.EgressIPs = append(e.Spec.EgressIPs, "172.18.0.44") })
+	w.eventually("both next hops", func() bool { return w.hops(web, webV4) == "100.64.0.3 100.64.0.4" })
+	both := w.nats(web)
+	w.changeEgressIP(prod, func(e *v1.EgressIP) { e.Spec.EgressIPs = e.Spec.EgressIPs[:1] })
+	w.eventually("one next hop", func() bool { return w.hops(web, webV4) != "100.64.0.3 100.64.0.4" })
+	if got := w.nats(web); got != both {
+		t.Errorf("translations %q, want %q", got, both)
+	}
+	w.barrier.stop("chassis-ovn-control-plane", false)
+	w.eventually("the second translation to go", func() bool { return w.nats(web) == first })
+	w.programmed(prod)
+}
+
+// TestRevertedBeforeRestart: a master that finds a translation without a policy does not know
+// whether the chassis has confirmed that.
+func TestRevertedBeforeRestart(t *testing.T) {
+	w := serving(t, "172.18.0.33")
+	w.reselect(false)
+	w.eventually("the translation to go", func() bool { return w.nats(web) == "" })
+	w.barrier.stop("chassis-ovn-control-plane", true)
+	w.reselect(true)
+	w.reselect(false)
+	nats := w.nats(web)
+	w.stop()
+	w.start()
+	w.eventually("the chassis to be asked", func() bool {
+		w.master.podStates.mu.Lock()
+		defer w.master.podStates.mu.Unlock()
+		return w.master.podStates.byKey[web] != nil && len(w.master.podStates.byKey[web].waits) == 1
+	})
+	if got := w.nats(web); got != nats || nats == "" {
+		t.Errorf("translations %q, want %q", got, nats)
+	}
+	w.barrier.stop("chassis-ovn-control-plane", false)
+	w.eventually("the translation to go", func() bool { return w.nats(web) == "" })
+}
+
+// TestGoneWithoutMaster: a pod that was deleted while no master ran may still be running, on a node
+// that nobody knows any more. Its rows stay for as long as a chassis is waited for at most.
+func TestGoneWithoutMaster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := serving(t, "172.18.0.33")
+		led, nats := w.hops(web, webV4), w.nats(web)
+		w.stop()
+		w.detach(web)
+		w.remove(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "web"}})
+		w.start()
+		<-time.After(podStartTimeout - time.Second)
+		synctest.Wait()
+		if got := w.hops(web, webV4); got != led || w.nats(web) != nats || nats == "" {
+			t.Errorf("led to %s, translations %q, want %s, %q", got, w.nats(web), led, nats)
+		}
+		w.eventually("the rows to go", func() bool { return w.nb.DumpFeature(egressip.Feature) == "" })
+	})
+}
