@@ -88,8 +88,10 @@ func (p *pods) need(ctx context.Context) error {
 		klog.InfoS("Watching pods for egress addresses on secondary networks")
 		close(p.started)
 	})
-	if !queue.Informed(ctx, "egressip-node", p.synced...) {
-		return fmt.Errorf("wait for the pods of EgressIPs: %w", ctx.Err())
+	limited, cancel := context.WithTimeout(ctx, portsTimeout)
+	defer cancel()
+	if !queue.Informed(limited, "egressip-node", p.synced...) {
+		return fmt.Errorf("wait for the pods of EgressIPs: %w", limited.Err())
 	}
 	select {
 	case <-p.c.deps.Ports.Synced():
@@ -102,8 +104,8 @@ func (p *pods) need(ctx context.Context) error {
 	return nil
 }
 
-// portsTimeout is how long a key waits for the addresses of pods before it yields its worker
-// to others. It is retried.
+// portsTimeout is how long a key waits for the pods, and for their addresses, before it yields its
+// worker to others. It is retried.
 var portsTimeout = 3 * time.Second // shortened by tests
 
 // follow triggers a lookup of pods whose addresses change, until the controller stops.

@@ -2,11 +2,16 @@ package node
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
@@ -85,6 +90,31 @@ func TestAddressesAreNotKnown(t *testing.T) {
 	})
 	know()
 	w.saysEventually("prod", self+" 10.10.10.5")
+}
+
+// TestPodsAreNotKnown: EgressIPs on secondary networks, which need the pods, do not keep all workers from the
+// others while the pods cannot be listed.
+func TestPodsAreNotKnown(t *testing.T) {
+	portsTimeout = 10 * time.Millisecond
+	t.Cleanup(func() { portsTimeout = 3 * time.Second })
+	objs := []runtime.Object{object("zone", []string{"172.18.0.33"}, []string{"172.18.0.33 " + self})} // the last one
+	for i := range workers {
+		a := fmt.Sprintf("10.10.10.%d", i+10)
+		objs = append(objs, object(fmt.Sprintf("secondary-%d", i), []string{a}, []string{a + " " + self}))
+	}
+	w := newWorld(t, objs...)
+	begun, late := time.Now(), atomic.Bool{}
+	w.kube.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+		if late.Store(time.Since(begun) > 10*time.Second); late.Load() || len(w.get("zone").Status.Programmed) > 0 {
+			return false, nil, nil
+		}
+		return true, nil, errors.New("no answer")
+	})
+	w.start()
+	w.saysEventually("secondary-0", self+" 10.10.10.10")
+	if late.Load() {
+		t.Error("an EgressIP that needs no pods waited for them")
+	}
 }
 
 func parse(texts ...string) (out []netip.Addr) {
