@@ -1,0 +1,92 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// workload is what the tests read of a Deployment, DaemonSet or StatefulSet.
+type workload struct {
+	Kind     string
+	Metadata struct{ Name string }
+	Spec     struct{ Template struct{ Spec podSpec } }
+}
+
+type podSpec struct {
+	InitContainers, Containers []struct {
+		Name      string
+		Resources struct{ Requests map[string]string }
+	}
+	Tolerations []struct {
+		Key, Effect       string
+		TolerationSeconds *int `yaml:"tolerationSeconds"`
+	}
+}
+
+// workloads returns the workloads of an overlay.
+func workloads(t *testing.T, overlay string) (found []workload) {
+	t.Helper()
+	var out bytes.Buffer
+	if err := render(&out, "../overlays/"+overlay, ""); err != nil {
+		t.Fatal(err)
+	}
+	decoder := yaml.NewDecoder(strings.NewReader(out.String()))
+	for {
+		var w workload
+		switch err := decoder.Decode(&w); {
+		case errors.Is(err, io.EOF):
+			return found
+		case err != nil:
+			t.Fatal(err)
+		}
+		if slices.Contains([]string{"Deployment", "DaemonSet", "StatefulSet"}, w.Kind) {
+			found = append(found, w)
+		}
+	}
+}
+
+// TestRequests: when a node has no memory left, the kernel first ends containers that requested none.
+func TestRequests(t *testing.T) {
+	for _, overlay := range []string{"local", "shared", "ha", "kin"} {
+		all := workloads(t, overlay)
+		if len(all) < 5 {
+			t.Errorf("%s: only %d workloads", overlay, len(all))
+		}
+		for _, w := range all {
+			for _, c := range append(w.Spec.Template.Spec.InitContainers, w.Spec.Template.Spec.Containers...) {
+				if r := c.Resources.Requests; r["cpu"] == "" || r["memory"] == "" {
+					t.Errorf("%s: container %s of %s requests %v", overlay, c.Name, w.Metadata.Name, r)
+				}
+			}
+		}
+	}
+}
+
+// TestDeadNode: pods that can run on any control-plane node are replaced when theirs is dead.
+func TestDeadNode(t *testing.T) {
+	movable := map[string]bool{"ovnkube-master": false, "ovnkube-pki": false}
+	for _, w := range workloads(t, "shared") {
+		if _, ok := movable[w.Metadata.Name]; !ok {
+			continue
+		}
+		for _, toleration := range w.Spec.Template.Spec.Tolerations {
+			if toleration.Key == "" { // every taint
+				break
+			}
+			if toleration.Key == "node.kubernetes.io/unreachable" && toleration.TolerationSeconds != nil {
+				movable[w.Metadata.Name] = true
+			}
+		}
+	}
+	for name, ok := range movable {
+		if !ok {
+			t.Errorf("%s stays on a dead node", name)
+		}
+	}
+}
