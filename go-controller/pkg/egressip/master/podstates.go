@@ -42,8 +42,8 @@ type podState struct {
 	// written and confirmed are the numbers of the last write of the pod's policies, and of the last
 	// one that its chassis had in force.
 	written, confirmed uint64
-	node    string
-	left    time.Time // when we learned of the pod's deletion; zero: the pod exists
+	node               string
+	left               time.Time // when we learned of the pod's deletion; zero: the pod exists
 }
 
 // begin sets the state in force on the first pass. If the database has a translation that no policy leads to,
