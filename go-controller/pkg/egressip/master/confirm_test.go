@@ -20,25 +20,37 @@ func (w *world) reselect(selected bool) {
 	w.eventually("another policy", func() bool { return (w.hops(web, webV4) != "none") == selected })
 }
 
-// TestRevertedUnconfirmed: a pod's chassis may still get a policy that was removed before the
-// chassis confirmed it. Until the chassis has confirmed the removal, the translation stays.
-func TestRevertedUnconfirmed(t *testing.T) {
+// forgotten waits until the master has no state of pods any more.
+func (w *world) forgotten() {
+	w.t.Helper()
+	w.eventually("the pods to be forgotten", func() bool {
+		w.master.podStates.mu.Lock()
+		defer w.master.podStates.mu.Unlock()
+		return len(w.master.podStates.byKey) == 0
+	})
+}
+
+// revertedUnconfirmed is a world in which a pod was selected and deselected while its chassis confirmed nothing.
+func revertedUnconfirmed(t *testing.T) *world {
 	w := serving(t, "172.18.0.33")
 	w.reselect(false)
 	w.eventually("the translation to go", func() bool { return w.nats(web) == "" })
 	w.barrier.stop("chassis-ovn-control-plane", true)
 	w.reselect(true)
 	w.reselect(false)
+	return w
+}
+
+// TestRevertedUnconfirmed: a pod's chassis may still get a policy that was removed before the
+// chassis confirmed it. Until the chassis has confirmed the removal, the translation stays.
+func TestRevertedUnconfirmed(t *testing.T) {
+	w := revertedUnconfirmed(t)
 	if w.nats(web) == "" {
 		t.Error("the translation went with the policy")
 	}
 	w.barrier.stop("chassis-ovn-control-plane", false)
 	w.eventually("the translation to go", func() bool { return w.nats(web) == "" })
-	w.eventually("it to be forgotten", func() bool {
-		w.master.podStates.mu.Lock()
-		defer w.master.podStates.mu.Unlock()
-		return len(w.master.podStates.byKey) == 0
-	})
+	w.forgotten()
 }
 
 // TestHopRevertedUnconfirmed: so it is with the translation of a second address that the EgressIP
@@ -63,12 +75,7 @@ func TestHopRevertedUnconfirmed(t *testing.T) {
 // TestRevertedBeforeRestart: a master that finds a translation without a policy does not know
 // whether the chassis has confirmed that.
 func TestRevertedBeforeRestart(t *testing.T) {
-	w := serving(t, "172.18.0.33")
-	w.reselect(false)
-	w.eventually("the translation to go", func() bool { return w.nats(web) == "" })
-	w.barrier.stop("chassis-ovn-control-plane", true)
-	w.reselect(true)
-	w.reselect(false)
+	w := revertedUnconfirmed(t)
 	nats := w.nats(web)
 	w.stop()
 	w.start()

@@ -310,11 +310,7 @@ func TestDeselected(t *testing.T) {
 	}
 	w.barrier.stop("chassis-ovn-control-plane", false)
 	w.eventually("the translation to go", func() bool { return w.nats(web) == "" })
-	w.eventually("it to be forgotten", func() bool {
-		w.master.podStates.mu.Lock()
-		defer w.master.podStates.mu.Unlock()
-		return len(w.master.podStates.byKey) == 0
-	})
+	w.forgotten()
 }
 
 // TestGonePod: the rows of a deleted pod stay until its chassis has processed the removal of

@@ -57,6 +57,24 @@ func sessionsOf(nb *nbfake.Writer, node string) int {
 	return n
 }
 
+// changeGateway changes how the node n0 is attached to its networks.
+func (w *world) changeGateway(t *testing.T, change func(*topology.Gateway)) {
+	t.Helper()
+	n, err := w.kube.CoreV1().Nodes().Get(t.Context(), "n0", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	known, err := kube.Node(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	change(&known.Gateway)
+	n.Annotations[kube.AnnotationL3Gateway] = kube.FormatL3Gateway(known.Gateway)
+	if _, err := w.kube.CoreV1().Nodes().Update(t.Context(), n, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func deletePolicy(t *testing.T, w *world, name string) {
 	t.Helper()
 	err := w.routes.AdminPolicyBasedRouteV1().AdminPolicyBasedExternalRoutes().Delete(context.Background(), name, metav1.DeleteOptions{})
@@ -150,20 +168,10 @@ func TestSessionOnAnotherUplink(t *testing.T) {
 	if n := sessionsOf(nb, "n0"); n != 1 || !strings.Contains(nb.Dump(), "logical_port=rtoe-GR_n0") {
 		t.Fatalf("%d sessions:\n%s", n, nb.Dump())
 	}
-	n, err := w.kube.CoreV1().Nodes().Get(t.Context(), "n0", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	known, err := kube.Node(n)
-	if err != nil {
-		t.Fatal(err)
-	}
-	known.Gateway.External = topology.ExternalAttachment{InterfaceID: "breth1_n0", MAC: "02:42:c0:a8:32:03",
-		Addrs: []netip.Prefix{netip.MustParsePrefix("192.168.50.3/24")}}
-	n.Annotations[kube.AnnotationL3Gateway] = kube.FormatL3Gateway(known.Gateway)
-	if _, err := w.kube.CoreV1().Nodes().Update(t.Context(), n, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	w.changeGateway(t, func(g *topology.Gateway) {
+		g.External = topology.ExternalAttachment{InterfaceID: "breth1_n0", MAC: "02:42:c0:a8:32:03",
+			Addrs: []netip.Prefix{netip.MustParsePrefix("192.168.50.3/24")}}
+	})
 	w.eventually("the former session and its route to go", func() bool { return sessionsOf(nb, "n0") == 0 && routes(nb) == 0 })
 	say()
 	w.eventually("the session by the second uplink", func() bool {
@@ -185,19 +193,7 @@ func TestSessionFromAnotherAddress(t *testing.T) {
 			w.barrier, say = slow("chassis0")
 			w.start()
 			w.reported("p")
-			n, err := w.kube.CoreV1().Nodes().Get(t.Context(), "n0", metav1.GetOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			known, err := kube.Node(n)
-			if err != nil {
-				t.Fatal(err)
-			}
-			change(&known.Gateway)
-			n.Annotations[kube.AnnotationL3Gateway] = kube.FormatL3Gateway(known.Gateway)
-			if _, err := w.kube.CoreV1().Nodes().Update(t.Context(), n, metav1.UpdateOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			w.changeGateway(t, change)
 			w.eventually("the former session and its route to go", func() bool { return sessionsOf(nb, "n0") == 0 && routes(nb) == 0 })
 			say()
 			w.eventually("the next session", func() bool { return sessionsOf(nb, "n0") == 1 && routes(nb) == 1 })
