@@ -43,7 +43,7 @@ type Steering struct {
 	// chassis: for policies the pod's chassis, for each translation the chassis of its node.
 	Now, Applied State
 	// Unconfirmed: policies were written after those in Applied, so the pod's chassis may have
-	// others than Applied says, even ones that are in the database no more.
+	// others than Applied says, even ones that are no longer in the database.
 	Unconfirmed bool
 	// Owned reports whether an address belongs to an EgressIP.
 	Owned func(egressIP string, addr netip.Addr) bool
@@ -97,7 +97,7 @@ func (s Steering) Plan() Plan {
 			s.address(&plan, pod)
 		}
 	}
-	plan.Self = s.Unconfirmed || !s.Applied.SamePolicies(plan.Want)
+	plan.Self = s.Unconfirmed || !s.Applied.SamePolicies(plan.Want) || !s.Now.SamePolicies(plan.Want)
 	if plan.Self {
 		plan.Released, plan.Done = false, plan.Done && s.Pod.NodeDown
 	}

@@ -121,12 +121,21 @@ func (s State) SamePolicies(o State) bool {
 	return maps.EqualFunc(s.Policies, o.Policies, func(a, b Policy) bool { return slices.Equal(a.Hops, b.Hops) })
 }
 
-// Unused reports whether the state has a translation to which none of its policies leads. Traffic
-// may still be led to it if the policies were changed a moment ago.
+// Unused reports whether the state has a translation to which none of its policies leads, for example on a node
+// that an egress address is leaving. Traffic may still be led to it if the policies were changed a moment ago.
 func (s State) Unused() bool {
-	for site, addr := range s.NATs {
-		p := s.Policies[site.Pod]
-		if !slices.ContainsFunc(p.Hops, func(hop netip.Addr) bool { return p.Egress[hop] == addr }) {
+	type use struct{ pod, egress netip.Addr }
+	unused := map[use]int{}
+	for site, egress := range s.NATs {
+		unused[use{site.Pod, egress}]++
+	}
+	for pod, p := range s.Policies {
+		for _, hop := range p.Hops {
+			unused[use{pod, p.Egress[hop]}]--
+		}
+	}
+	for _, n := range unused {
+		if n > 0 {
 			return true
 		}
 	}

@@ -79,7 +79,7 @@ func (s source) id(what string) string {
 		id += " " + s.node
 	}
 	if s.plain {
-		id += " plain"
+		id += plainSuffix
 	}
 	return id
 }
@@ -98,15 +98,20 @@ func onClusterRouter() nb.Parent {
 	return nb.Parent{Table: nbdb.LogicalRouterTable, Name: topology.ClusterRouter}
 }
 
+// plainSuffix ends the ID of policies for pods that no egress feature reroutes.
+const plainSuffix = " plain"
+
 // WithPolicies adds the policies in the existing rows of a Service (there) to its planned rows, and
-// prefers them to planned ones of the same source, which may lack pods.
+// prefers them to planned ones of the same source, which may lack pods or not know yet that they are rerouted.
 func WithPolicies(rows, there []nb.Row) []nb.Row {
 	isPolicy := func(r nb.Row) bool { _, ok := r.Model.(*nbdb.LogicalRouterPolicy); return ok }
 	existing := map[string]bool{}
 	for _, r := range there {
-		existing[r.ID] = existing[r.ID] || isPolicy(r)
+		if isPolicy(r) {
+			existing[strings.TrimSuffix(r.ID, plainSuffix)] = true
+		}
 	}
-	rows = slices.DeleteFunc(rows, func(r nb.Row) bool { return isPolicy(r) && existing[r.ID] })
+	rows = slices.DeleteFunc(rows, func(r nb.Row) bool { return isPolicy(r) && existing[strings.TrimSuffix(r.ID, plainSuffix)] })
 	for _, r := range there {
 		if isPolicy(r) {
 			r.Parent = onClusterRouter()

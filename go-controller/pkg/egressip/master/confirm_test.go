@@ -1,6 +1,7 @@
 package master
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,6 +11,8 @@ import (
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
 )
 
 // reselect changes whether the EgressIP selects the pod, and waits for its policy.
@@ -91,6 +94,45 @@ func TestRevertedBeforeRestart(t *testing.T) {
 	w.eventually("the translation to go", func() bool { return w.nats(web) == "" })
 }
 
+// TestMovedBeforeRestart: so it is if the previous leader led the pod to another node just before.
+func TestMovedBeforeRestart(t *testing.T) {
+	w := serving(t, "172.18.0.33")
+	first := w.holder(prod, "172.18.0.33")
+	w.barrier.stop("chassis-ovn-control-plane", true)
+	w.changeNode(first, func(n *corev1.Node) { delete(n.Labels, kube.LabelEgressAssignable) })
+	w.eventually("the pod to be led to the other node", func() bool { return w.hops(web, webV4) == hopOf[other(first)] })
+	nats := w.nats(web)
+	w.stop()
+	w.start()
+	w.eventually("the chassis to be asked", func() bool {
+		w.master.podStates.mu.Lock()
+		defer w.master.podStates.mu.Unlock()
+		return w.master.podStates.byKey[web] != nil && len(w.master.podStates.byKey[web].waits) == 1
+	})
+	if got := w.nats(web); got != nats || !strings.Contains(nats, " ") {
+		t.Errorf("translations %q, want %q", got, nats)
+	}
+	w.barrier.stop("chassis-ovn-control-plane", false)
+	w.eventually("the former translation to go", func() bool { return w.nats(web) == other(first)+":172.18.0.33" })
+}
+
+// TestDriftAwaited: a policy that somebody else has changed may be in force on the pod's chassis. That it is
+// corrected is waited for.
+func TestDriftAwaited(t *testing.T) {
+	w := serving(t, "172.18.0.33")
+	w.barrier.stop("chassis-ovn-control-plane", true)
+	if !w.nb.Remove(egressip.Owner(web), nbdb.LogicalRouterPolicyTable, webV4) {
+		t.Fatal("there is no policy")
+	}
+	w.eventually("the chassis to be asked", func() bool {
+		w.master.podStates.mu.Lock()
+		defer w.master.podStates.mu.Unlock()
+		return w.hops(web, webV4) != "none" && len(w.master.podStates.byKey[web].waits) == 1
+	})
+	w.barrier.stop("chassis-ovn-control-plane", false)
+	w.programmed(prod)
+}
+
 // TestGoneWithoutMaster: a pod that was deleted while no master ran may still be running, on a node
 // that nobody knows any more. Its rows stay for as long as a chassis is waited for at most.
 func TestGoneWithoutMaster(t *testing.T) {
@@ -105,6 +147,9 @@ func TestGoneWithoutMaster(t *testing.T) {
 		synctest.Wait()
 		if got := w.hops(web, webV4); got != led || w.nats(web) != nats || nats == "" {
 			t.Errorf("led to %s, translations %q, want %s, %q", got, w.nats(web), led, nats)
+		}
+		if !w.pods.Has(addrs(webV4)[0]) {
+			t.Error("its traffic to nodes follows its policies")
 		}
 		w.eventually("the rows to go", func() bool { return w.nb.DumpFeature(egressip.Feature) == "" })
 	})

@@ -166,6 +166,9 @@ func (c *Controller) plan(w *work, key string, port *port) error {
 	if p == nil && c.deps.Static(key) {
 		return nil // a static pod may run without its mirror pod as long as it has its port; pod/master calls Look when that is removed
 	}
+	if p != nil && st.node == "" {
+		st.node = p.Spec.NodeName // for deletePod
+	}
 	if p == nil || !kube.NeedsNetwork(p) {
 		c.deletePod(w, key, st)
 		return nil
@@ -198,6 +201,9 @@ func (c *Controller) deletePod(w *work, key string, st *podState) {
 		_, gone = c.chassis(st.node)
 	}
 	if !gone && !portRemoved && rest > 0 && len(c.deps.Writer.Rows(egressip.Owner(key))) > 0 {
+		if unknown {
+			c.deps.Rerouted.Set(key, egressip.StateOf(c.deps.Writer.Rows(egressip.Owner(key))).Addrs())
+		}
 		if portGone && !unknown { // otherwise pod/master calls Look when it is
 			c.await(w.waits, key, st.node, reached{portGone: true, flushed: true})
 		}

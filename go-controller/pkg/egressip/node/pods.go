@@ -128,6 +128,11 @@ func (p *pods) follow() {
 		}
 		<-p.c.stopped
 	}()
+	go func() { // for the keys that waited for the pods
+		if cache.WaitForCacheSync(p.c.stopped, p.synced...) {
+			p.c.queue.Enqueue(p.c.keys()...)
+		}
+	}()
 	go func() {
 		if err := ports.Run(ctx); err != nil {
 			klog.ErrorS(err, "Cannot watch the addresses of pods")

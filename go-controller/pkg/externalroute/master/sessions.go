@@ -194,12 +194,14 @@ func moved(rows []nb.Row, node topology.Node, sources map[netip.Addr]string) map
 	return found
 }
 
-// source returns what identifies the sender of a session, as text: the MAC and IP addresses of the port.
+// source returns the MAC and IP address that a session is sent from, as text.
 func source(node topology.Node, destination netip.Addr) string {
+	mac, addrs := node.Gateway.MAC, node.Gateway.Addrs
 	if external := node.Gateway.External; external.Reaches(destination) {
-		return fmt.Sprint(external.MAC, external.Addrs)
+		mac, addrs = external.MAC, external.Addrs
 	}
-	return fmt.Sprint(node.Gateway.MAC, node.Gateway.Addrs)
+	from, _ := topology.PrefixOf(topology.FamilyOf(destination), addrs)
+	return fmt.Sprint(mac, " ", from.Addr())
 }
 
 // sourcesOf returns the source of each session.
