@@ -33,6 +33,16 @@ func (w *world) forgotten() {
 	})
 }
 
+// asked waits until the master waits for a chassis for the pod.
+func (w *world) asked() {
+	w.t.Helper()
+	w.eventually("the chassis to be asked", func() bool {
+		w.master.podStates.mu.Lock()
+		defer w.master.podStates.mu.Unlock()
+		return w.master.podStates.byKey[web] != nil && len(w.master.podStates.byKey[web].waits) == 1
+	})
+}
+
 // revertedUnconfirmed is a world in which a pod was selected and deselected while its chassis confirmed nothing.
 func revertedUnconfirmed(t *testing.T) *world {
 	w := serving(t, "172.18.0.33")
@@ -57,7 +67,7 @@ func TestRevertedUnconfirmed(t *testing.T) {
 }
 
 // TestHopRevertedUnconfirmed: so it is with the translation of a second address that the EgressIP
-// had for a moment, and the EgressIP is not programmed until then.
+// had for a moment.
 func TestHopRevertedUnconfirmed(t *testing.T) {
 	w := serving(t, "172.18.0.33")
 	first := w.nats(web)
@@ -82,11 +92,7 @@ func TestRevertedBeforeRestart(t *testing.T) {
 	nats := w.nats(web)
 	w.stop()
 	w.start()
-	w.eventually("the chassis to be asked", func() bool {
-		w.master.podStates.mu.Lock()
-		defer w.master.podStates.mu.Unlock()
-		return w.master.podStates.byKey[web] != nil && len(w.master.podStates.byKey[web].waits) == 1
-	})
+	w.asked()
 	if got := w.nats(web); got != nats || nats == "" {
 		t.Errorf("translations %q, want %q", got, nats)
 	}
@@ -104,11 +110,7 @@ func TestMovedBeforeRestart(t *testing.T) {
 	nats := w.nats(web)
 	w.stop()
 	w.start()
-	w.eventually("the chassis to be asked", func() bool {
-		w.master.podStates.mu.Lock()
-		defer w.master.podStates.mu.Unlock()
-		return w.master.podStates.byKey[web] != nil && len(w.master.podStates.byKey[web].waits) == 1
-	})
+	w.asked()
 	if got := w.nats(web); got != nats || !strings.Contains(nats, " ") {
 		t.Errorf("translations %q, want %q", got, nats)
 	}
@@ -124,11 +126,8 @@ func TestDriftAwaited(t *testing.T) {
 	if !w.nb.Remove(egressip.Owner(web), nbdb.LogicalRouterPolicyTable, webV4) {
 		t.Fatal("there is no policy")
 	}
-	w.eventually("the chassis to be asked", func() bool {
-		w.master.podStates.mu.Lock()
-		defer w.master.podStates.mu.Unlock()
-		return w.hops(web, webV4) != "none" && len(w.master.podStates.byKey[web].waits) == 1
-	})
+	w.eventually("the policy", func() bool { return w.hops(web, webV4) != "none" })
+	w.asked()
 	w.barrier.stop("chassis-ovn-control-plane", false)
 	w.programmed(prod)
 }

@@ -329,11 +329,7 @@ func TestGonePod(t *testing.T) {
 			if gone == "pod first" {
 				w.detach(web)
 			}
-			w.eventually("the chassis to be asked", func() bool {
-				w.master.podStates.mu.Lock()
-				defer w.master.podStates.mu.Unlock()
-				return w.master.podStates.byKey[web] != nil && len(w.master.podStates.byKey[web].waits) == 1
-			})
+			w.asked()
 			if got := w.hops(web, webV4); got != led || w.nats(web) == "" {
 				t.Errorf("led to %s, translations %q", got, w.nats(web))
 			}

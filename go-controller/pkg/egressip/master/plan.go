@@ -201,7 +201,7 @@ func (c *Controller) deletePod(w *work, key string, st *podState) {
 		_, gone = c.chassis(st.node)
 	}
 	if !gone && !portRemoved && rest > 0 && len(c.deps.Writer.Rows(egressip.Owner(key))) > 0 {
-		if unknown {
+		if unknown { // as for other pods that have policies
 			c.deps.Rerouted.Set(key, egressip.StateOf(c.deps.Writer.Rows(egressip.Owner(key))).Addrs())
 		}
 		if portGone && !unknown { // otherwise pod/master calls Look when it is

@@ -101,7 +101,9 @@ type Controller struct {
 	// dirty are the nodes that must be written before anything is reported,
 	// with an increasing number.
 	dirty map[string]uint64
-	turn  uint64
+	// deciding: it is not known yet which nodes a new plan makes dirty.
+	deciding bool
+	turn     uint64
 	// failed are the nodes whose last write failed.
 	failed map[string]bool
 	// Reports are sent when no node is dirty.

@@ -42,7 +42,7 @@ func (c *Controller) reconcileAll(context.Context, string) error {
 	c.mu.Lock()
 	c.plan, c.byNamespace = plan, selecting
 	// Nothing is reported before the nodes are known whose rows come first.
-	c.dirty[undecided]++
+	c.deciding = true
 	for _, p := range policies {
 		c.reportPolicies[p] = true
 	}
@@ -61,7 +61,7 @@ func (c *Controller) reconcileAll(context.Context, string) error {
 		klog.V(2).InfoS("External gateways changed", "namespaces", namespaces, "nodes", nodes)
 	}
 	c.mu.Lock()
-	delete(c.dirty, undecided)
+	c.deciding = false
 	for _, n := range nodes {
 		c.turn++
 		c.dirty[n] = c.turn
@@ -72,10 +72,6 @@ func (c *Controller) reconcileAll(context.Context, string) error {
 	c.emitRefused(before.Refused, plan.Refused)
 	return nil
 }
-
-// undecided is a key of dirty, instead of the name of a node, until it is known which nodes a new plan
-// changes.
-const undecided = ""
 
 // changed returns the keys whose values differ, sorted.
 func changed[V any](before, after map[string]V, equal func(a, b V) bool) []string {
@@ -98,7 +94,7 @@ func changed[V any](before, after map[string]V, equal func(a, b V) bool) []strin
 func (c *Controller) report() {
 	c.mu.Lock()
 	var policies, namespaces []string
-	if len(c.dirty) == 0 {
+	if len(c.dirty) == 0 && !c.deciding {
 		policies, namespaces = slices.Collect(maps.Keys(c.reportPolicies)), slices.Collect(maps.Keys(c.reportNamespaces))
 		clear(c.reportPolicies)
 		clear(c.reportNamespaces)
