@@ -183,6 +183,10 @@ func classify(b Bridge, f Family, m Marks) []host.Flow {
 			// Packets of own pods that OVN did not translate because their gateways expect the
 			// pod's address.
 			flow(0, 109, []string{in(Patch), t.ip, fmt.Sprintf("pkt_mark=%#x", m.Untranslated), own}, m.remember(m.OVN, ""), output(Uplink)),
+			// Packets to such gateways that OVN has translated, because the gateway has just become
+			// usable, unless they are replies with the address of a Service.
+			flow(0, 108, []string{in(Patch), t.ip, fmt.Sprintf("pkt_mark=%#x", m.Untranslated)}, fmt.Sprintf("ct(zone=%d,table=%d)", m.Zone, TablePodReply)),
+			flow(TablePodReply, 111, []string{t.ip, "ct_state=-rpl+trk", fmt.Sprintf("pkt_mark=%#x", m.Untranslated)}, "drop"),
 			// Replies of own pods to clients that connected to the pod's address.
 			flow(0, 107, []string{in(Patch), t.ip, own}, fmt.Sprintf("ct(zone=%d,table=%d)", m.Zone, TablePodReply)),
 			flow(TablePodReply, 110, []string{t.ip, "ct_state=+est+rpl+trk", fmt.Sprintf("ct_mark=%#x", m.OVN)}, output(Uplink)),

@@ -73,6 +73,36 @@ func TestAllDown(t *testing.T) {
 	}
 }
 
+// TestDownButMarked: what a pod sends to a gateway that expects its own address is marked before OVN
+// uses the gateway, since it does so before the pod's translation ends.
+func TestDownButMarked(t *testing.T) {
+	down := func(s *state) { s.watched = true }
+	plainToo := policy("p", 1, onlyRed, static("172.18.0.51", bfd, skip), static("172.18.0.52", bfd), static("fc00::51", bfd))
+	for name, c := range map[string]struct {
+		change []func(*state)
+		hops   []string // to which packets of pods are marked
+	}{
+		"one pod expected untranslated": {[]func(*state){plainToo, down}, []string{"172.18.0.51", "172.18.0.52"}},
+		"translated":                    {[]func(*state){policy("p", 1, onlyRed, static("172.18.0.51", bfd)), down}, nil},
+		"no pod translated":             {[]func(*state){policy("p", 1, onlyRed, static("172.18.0.51", bfd), static("fc00::51", bfd)), down, disableSNAT}, []string{"172.18.0.51", "fc00::51"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := nbfake.New()
+			w.AnyParent = true
+			dual(topology.GatewayShared, c.change...).apply(t, w)
+			var hops []string
+			for _, r := range w.Rows(Owner("ovn-worker")) {
+				if m, ok := r.Model.(*nbdb.LogicalRouterPolicy); ok && m.Priority == topology.PriorityUntranslated {
+					hops = append(hops, m.Match[strings.LastIndex(m.Match, " ")+1:])
+				}
+			}
+			if !slices.Equal(hops, c.hops) {
+				t.Errorf("marked to %v, want %v", hops, c.hops)
+			}
+		})
+	}
+}
+
 // TestUp reads the sessions of a node.
 func TestUp(t *testing.T) {
 	session := func(to string, status *nbdb.BFDStatus) nb.Row {

@@ -69,6 +69,7 @@ type family struct {
 	plain   []netip.Addr                // pods with an individual translation
 	via     map[netip.Addr][]netip.Addr // hops of each pod
 	skip    []netip.Addr                // pods that must be exempt from other rules' translation
+	bare    []netip.Addr                // pods whose gateways expect their own addresses, usable or not
 	second  []netip.Addr                // pods that use gateways on the second uplink
 	rows    []nb.Row
 }
@@ -150,6 +151,9 @@ func (f *family) pod(a netip.Addr, hops []Hop, rerouted bool) {
 		routed = routed || !h.BFD || f.up == nil || f.up[h.Addr]
 		second = second || f.node.Gateway.External.Reaches(h.Addr)
 		f.route(a, h)
+	}
+	if f.cfg.DisableSNATMultipleGWs || skip {
+		f.bare = append(f.bare, a)
 	}
 	if !routed {
 		f.plain = append(f.plain, a)

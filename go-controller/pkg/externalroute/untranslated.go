@@ -16,20 +16,15 @@ import (
 // nextHop is the OVN field that contains the next hop chosen by a router.
 var nextHop = map[topology.Family]string{topology.IPv4: "reg0", topology.IPv6: "xxreg0"}
 
-// untranslated plans the marks on untranslated traffic of pods: it may only
-// leave with the pods' addresses through their gateways. If a gateway's session
-// goes down, OVN itself removes it from its routes, and pods use the usual route until the rest
-// of their rows follows. The external bridge drops packets with such an address
-// and without the mark, unless they reply to clients that reached the pod through a gateway: a packet
-// that belongs to no connection, which the gateway router cannot translate, leaves it
-// as the pod sent it.
+// untranslated plans the marks on what pods send to gateways that expect the pods' own addresses.
+// OVN itself adds a gateway to its routes when its session comes up, and removes it when the session goes
+// down; the rest of the rows follows. The external bridge drops what must not leave in between: packets with
+// the mark that are translated, and packets that have the address of a pod and no mark,
+// unless they reply to clients that reached the pod through a gateway: a packet that belongs to no connection,
+// which the gateway router cannot translate, leaves it as the pod sent it.
 func (f *family) untranslated() {
-	pods := f.skip
-	if f.cfg.DisableSNATMultipleGWs { // no rule covers pods with gateways
-		pods = f.routed
-	}
 	byHop := map[netip.Addr][]netip.Addr{}
-	for _, a := range pods {
+	for _, a := range f.bare {
 		for _, hop := range f.via[a] {
 			byHop[hop] = append(byHop[hop], a)
 		}

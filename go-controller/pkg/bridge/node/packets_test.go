@@ -204,6 +204,9 @@ func TestServicePortAsSource(t *testing.T) {
 			w.goes("a client's request", "wire", packet(protocol, c.client, c.lb, flags[0]...), 0, "ovn")
 			w.goes("the answer to the client", "ovn", packet(protocol, c.lb, c.client, flags[1]...), 0, "wire")
 			w.goes("what the client says next", "wire", packet(protocol, c.client, c.lb, flags[2]...), 0, "ovn")
+			through := netip.AddrPortFrom(c.client.Addr(), 40001)
+			w.goes("a request through a gateway of the pod", "wire", packet(protocol, through, c.lb, flags[0]...), 0, "ovn")
+			w.goes("the answer through the gateway", "ovn", packet(protocol, c.lb, through, flags[1]...), topology.MarkUntranslated, "wire")
 			other := netip.AddrPortFrom(c.peer.Addr(), 5061)
 			w.goes("a request from another port of who was asked", "wire", packet(protocol, other, c.lb, flags[0]...), 0, "ovn")
 		}
@@ -240,6 +243,9 @@ func TestUntranslated(t *testing.T) {
 		if c.pod != remote+":4000" {
 			w.goes("SYN of a pod with a gateway", "ovn", packet("tcp", pod, peer, "tcp_flags=0x002"), topology.MarkUntranslated, "wire")
 			w.goes("its answer", "wire", packet("tcp", peer, pod, "tcp_flags=0x012"), 0, "ovn")
+			node := netip.MustParseAddrPort(map[bool]string{true: "172.18.0.3:4000", false: "[fc00::3]:4000"}[pod.Addr().Is4()])
+			w.goes("SYN of such a pod that has been translated", "ovn", packet("tcp", node, peer, "tcp_flags=0x002"), topology.MarkUntranslated)
+			w.goes("datagram of such a pod that has been translated", "ovn", packet("udp", node, peer), topology.MarkUntranslated)
 
 			// Clients that connect to the pod's address through a gateway get replies, and nobody
 			// else does.
