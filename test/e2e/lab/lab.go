@@ -53,6 +53,8 @@ type Options struct {
 	// Install is "manifests" or "processes", as in kin.Options; empty for processes, which tests
 	// can stop and start one by one.
 	Install string
+	// Stoppable allows pods of DaemonSets to be stopped, see Service. All of them restart once.
+	Stoppable bool
 	// Before is called when the nodes exist but nothing of ovnkube is installed yet; ovnkube is
 	// installed afterwards, the way users do it. May be nil; only with Install "manifests".
 	Before func(context.Context, *Lab) error
@@ -72,10 +74,12 @@ type Lab struct {
 	// Kubeconfig is the path of the administrator's kubeconfig.
 	Kubeconfig string
 
-	rest    *rest.Config
-	family  string // as in Options
-	probe   string // the probe program, a path on this machine
-	servers map[string]*kin.Attached
+	rest   *rest.Config
+	family string // as in Options
+	// installed reports whether ovnkube and OVN run as pods from the manifests.
+	installed bool
+	probe     string // the probe program, a path on this machine
+	servers   map[string]*kin.Attached
 	// captures counts the captures started: each needs its own file.
 	captures int
 	closed   bool
@@ -104,7 +108,7 @@ func Start(ctx context.Context, o Options) (lab *Lab, err error) {
 		}
 	}()
 	create := kin.Options{Nodes: cmp.Or(o.Nodes, 3), GatewayMode: o.GatewayMode, IPFamily: cmp.Or(o.IPFamily, "dual"), Install: cmp.Or(o.Install, "processes"), NoOvnkube: o.Before != nil}
-	lab.family = create.IPFamily
+	lab.family, lab.installed = create.IPFamily, create.Install == "manifests"
 	if o.Config != "" {
 		if create.Config, err = lab.WriteFile("kin.yaml", o.Config); err != nil {
 			return lab, err
@@ -124,6 +128,11 @@ func Start(ctx context.Context, o Options) (lab *Lab, err error) {
 			return lab, err
 		}
 		if err := lab.Apply(ctx); err != nil {
+			return lab, err
+		}
+	}
+	if o.Stoppable {
+		if err := lab.makeStoppable(ctx); err != nil {
 			return lab, err
 		}
 	}

@@ -121,14 +121,14 @@ func (w *world) unnoticed(t *testing.T, stream string) {
 func (w *world) restartDaemon(t *testing.T, node, daemon, controller string) {
 	t.Helper()
 	settled := func() int {
-		log, err := w.Kin.Logs(t.Context(), node, daemon)
+		log, err := w.Logs(t.Context(), node, daemon)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return strings.Count(log, fmt.Sprintf("\"All start-up keys tried\" controller=%q", controller))
 	}
 	was := settled()
-	if err := w.Kin.Service(t.Context(), "restart", node, daemon); err != nil {
+	if err := w.Service(t.Context(), "restart", node, daemon); err != nil {
 		t.Fatal(err)
 	}
 	if err := lab.Until(t.Context(), time.Minute, daemon+" to settle", func(context.Context) error {

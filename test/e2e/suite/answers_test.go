@@ -66,13 +66,13 @@ func (e *egressIPTest) answers(t *testing.T) {
 	e.asks(t, e.stranger(t), 2, []string{"forbidden", `"nodes"`}, pod...)
 	e.asks(t, e.Kubeconfig, 2, []string{"nobody: not found"}, "explain", "pod", lab.Namespace+"/nobody")
 
-	if err := e.Kin.Service(t.Context(), "stop", lab.ControlPlane, "ovnkube-master"); err != nil {
+	if err := e.Service(t.Context(), "stop", lab.ControlPlane, "ovnkube-master"); err != nil {
 		t.Fatal(err)
 	}
 	e.renewed(t, time.Now().Add(-5*time.Minute))
 	e.asks(t, e.Kubeconfig, 1, []string{"decided by EgressIP/" + answersName, answersIPs[0].String(), "MasterSilent"}, pod...)
 	e.asks(t, e.Kubeconfig, 1, []string{"MasterSilent", "Programmed True"}, "status")
-	if err := e.Kin.Service(t.Context(), "start", lab.ControlPlane, "ovnkube-master"); err != nil {
+	if err := e.Service(t.Context(), "start", lab.ControlPlane, "ovnkube-master"); err != nil {
 		t.Fatal(err)
 	}
 	e.asks(t, e.Kubeconfig, 0, []string{"decided by EgressIP/" + answersName}, pod...)

@@ -222,7 +222,7 @@ func (s *suite) leadFrom(t *testing.T, node string) {
 	if _, err := s.Kin.Exec(ctx, node, "sh", "-ec", "umask 077; printf %s \"$1\" >"+config, "sh", account); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Kin.Service(ctx, "stop", lab.ControlPlane, "ovnkube-master"); err != nil {
+	if err := s.Service(ctx, "stop", lab.ControlPlane, "ovnkube-master"); err != nil {
 		t.Fatal(err)
 	}
 	started, err := s.Kin.Exec(ctx, node, append([]string{"sh", "-c", `setsid sh -c 'until "$@"; do sleep 1; done' sh "$@" >/var/log/ovnkube-master.log 2>&1 </dev/null & echo $!`, "sh"}, args...)...)
@@ -235,7 +235,7 @@ func (s *suite) leadFrom(t *testing.T, node string) {
 		if _, err := s.Kin.Exec(ctx, node, "sh", "-c", "kill -- -"+strings.TrimSpace(started)+"; rm -f "+config); err != nil {
 			t.Error(err)
 		}
-		if err := s.Kin.Service(ctx, "start", lab.ControlPlane, "ovnkube-master"); err != nil {
+		if err := s.Service(ctx, "start", lab.ControlPlane, "ovnkube-master"); err != nil {
 			t.Error(err)
 		}
 		s.leads(t, lab.ControlPlane, time.Now())

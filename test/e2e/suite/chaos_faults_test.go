@@ -52,7 +52,7 @@ func (c *chaosTest) beginOne(t *testing.T, f chaos.Fault) (undo func(context.Con
 		return err
 	}
 	service := func(verb, daemon string) func(context.Context) error {
-		return func(ctx context.Context) error { return c.Kin.Service(ctx, verb, f.Node, daemon) }
+		return func(ctx context.Context) error { return c.Service(ctx, verb, f.Node, daemon) }
 	}
 	switch f.Kind {
 	case chaos.Kill, chaos.Stop, chaos.CutOff:

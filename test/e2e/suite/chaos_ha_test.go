@@ -40,7 +40,7 @@ func TestHighAvailabilityChaos(t *testing.T) {
 			_, err := l.Kin.Exec(ctx, lab.ControlPlane, "sh", "-ec", "mkdir -p /var/lib/ovn; mount -t tmpfs -o size=16m tmpfs /var/lib/ovn")
 			return err
 		}
-		o.Config = configure(apiServerLog, "featureGates: {KubeletCrashLoopBackOffMax: true}", "crashLoopBackOff: {maxContainerRestartPeriod: 1s}")
+		o.Config = configure(apiServerLog, restartAtOnce...)
 	})
 	h := &haTest{s.newFaultTest(t)}
 	h.migrate(t)

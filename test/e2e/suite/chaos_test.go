@@ -108,7 +108,7 @@ func (s *suite) smallDisk(t *testing.T) {
 	databases := func(ctx context.Context, script string) {
 		for _, verb := range []string{"stop", "start"} {
 			for _, daemon := range []string{"ovn-nb", "ovn-sb"} {
-				if err := s.Kin.Service(ctx, verb, lab.ControlPlane, daemon); err != nil {
+				if err := s.Service(ctx, verb, lab.ControlPlane, daemon); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -57,12 +57,12 @@ func (e *egressIPTest) endedWhileDown(t *testing.T) {
 // withoutNode does something while ovnkube is not running on a node.
 func (e *egressIPTest) withoutNode(t *testing.T, node string, do func()) {
 	t.Helper()
-	if err := e.Kin.Service(t.Context(), "stop", node, "ovnkube-node"); err != nil {
+	if err := e.Service(t.Context(), "stop", node, "ovnkube-node"); err != nil {
 		t.Fatal(err)
 	}
 	defer func() {
 		ctx := context.WithoutCancel(t.Context())
-		if err := e.Kin.Service(ctx, "start", node, "ovnkube-node"); err != nil {
+		if err := e.Service(ctx, "start", node, "ovnkube-node"); err != nil {
 			t.Error(err)
 		}
 		p := nodeProcess(node)

@@ -400,11 +400,11 @@ func (m *moveTest) cordon(t *testing.T) {
 func (m *moveTest) stop(t *testing.T) {
 	holder := m.holder
 	m.planned(t, "orderly stop", func() {
-		if err := m.Kin.Service(t.Context(), "stop", holder, "ovnkube-node"); err != nil {
+		if err := m.Service(t.Context(), "stop", holder, "ovnkube-node"); err != nil {
 			t.Fatal(err)
 		}
 	})
-	if err := m.Kin.Service(t.Context(), "start", holder, "ovnkube-node"); err != nil {
+	if err := m.Service(t.Context(), "start", holder, "ovnkube-node"); err != nil {
 		t.Fatal(err)
 	}
 	p := nodeProcess(holder)

@@ -53,7 +53,7 @@ func (m *moveTest) reboot(t *testing.T) {
 // for them.
 func (m *moveTest) rebootAlone(t *testing.T) {
 	holder, ctx, words := m.holder, t.Context(), m.follow(t)
-	if err := m.Kin.Service(ctx, "stop", lab.ControlPlane, "ovnkube-master"); err != nil {
+	if err := m.Service(ctx, "stop", lab.ControlPlane, "ovnkube-master"); err != nil {
 		t.Fatal(err)
 	}
 	if err := m.Kin.Node(ctx, "kill", holder); err != nil {
@@ -84,7 +84,7 @@ func (m *moveTest) rebootAlone(t *testing.T) {
 	}
 	m.silent(t)
 	reconnect()
-	if err := m.Kin.Service(ctx, "start", lab.ControlPlane, "ovnkube-master"); err != nil {
+	if err := m.Service(ctx, "start", lab.ControlPlane, "ovnkube-master"); err != nil {
 		t.Fatal(err)
 	}
 	m.powerOn(t, holder)

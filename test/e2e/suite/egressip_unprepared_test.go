@@ -19,7 +19,7 @@ import (
 // says what to do. They move when ovnkube runs again.
 func (m *moveTest) unprepared(t *testing.T) {
 	next := m.other()
-	if err := m.Kin.Service(t.Context(), "stop", next, "ovnkube-node"); err != nil {
+	if err := m.Service(t.Context(), "stop", next, "ovnkube-node"); err != nil {
 		t.Fatal(err)
 	}
 	started := false
@@ -28,7 +28,7 @@ func (m *moveTest) unprepared(t *testing.T) {
 			return
 		}
 		started = true
-		if err := m.Kin.Service(ctx, "start", next, "ovnkube-node"); err != nil {
+		if err := m.Service(ctx, "start", next, "ovnkube-node"); err != nil {
 			t.Error(err)
 		}
 	}

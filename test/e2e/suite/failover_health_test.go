@@ -28,13 +28,13 @@ func (s *suite) withoutOVN(t *testing.T) {
 	}
 	host := e.programmed(t, "")
 	s.leavesAs(t, pod, healthIngress...)
-	if err := s.Kin.Service(t.Context(), "stop", host, "ovn-controller"); err != nil {
+	if err := s.Service(t.Context(), "stop", host, "ovn-controller"); err != nil {
 		t.Fatal(err)
 	}
 	next := e.programmed(t, host)
 	s.told(t, e.name, "HostChanged", fmt.Sprintf("Node %s serves the egress traffic instead of %s: unreachable", next, host))
 	s.leavesAs(t, pod, healthIngress...)
-	if err := s.Kin.Service(t.Context(), "start", host, "ovn-controller"); err != nil {
+	if err := s.Service(t.Context(), "start", host, "ovn-controller"); err != nil {
 		t.Fatal(err)
 	}
 	s.candidate(t, host)

@@ -43,7 +43,7 @@ func (s *suite) firstPackets(t *testing.T) {
 	}
 
 	t.Run("host's ovnkube does not run", func(t *testing.T) {
-		if err := s.Kin.Service(t.Context(), "stop", host, "ovnkube-node"); err != nil {
+		if err := s.Service(t.Context(), "stop", host, "ovnkube-node"); err != nil {
 			t.Fatal(err)
 		}
 		held := start(t, lab.ControlPlane, false)
@@ -62,7 +62,7 @@ func (s *suite) firstPackets(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-		if err := s.Kin.Service(t.Context(), "start", host, "ovnkube-node"); err != nil {
+		if err := s.Service(t.Context(), "start", host, "ovnkube-node"); err != nil {
 			t.Fatal(err)
 		}
 		c.arrives(t, held, begun)

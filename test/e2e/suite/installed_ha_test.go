@@ -36,6 +36,13 @@ type haTest struct {
 // end nothing is lost or duplicated.
 func (s *suite) highAvailability(t *testing.T) {
 	h := &haTest{s.newFaultTest(t)}
+	t.Run("backup restored", func(t *testing.T) { h.restore(t, "deployment/ovn-databases", "--container=nb") })
+	t.Run("databases lost", h.loseDatabases)
+	for range 5 { // XXX
+		t.Run("backup restored", func(t *testing.T) { h.restore(t, "deployment/ovn-databases", "--container=nb") })
+		t.Run("databases lost", h.loseDatabases)
+	}
+	return
 	// The nodes' ovnkube restarts because the servers change, and hands its addresses over.
 	t.Run("Migration", func(t *testing.T) { h.loses(t, refilled, h.migrate) })
 	if t.Failed() {
@@ -82,13 +89,18 @@ func (s *suite) highAvailability(t *testing.T) {
 
 // loses has the cluster lose something, and then makes changes.
 func (h *haTest) loses(t *testing.T, allowed gaps, loss func(*testing.T)) {
+	h.recovers(t, allowed, loss)
+	h.whole(t)
+}
+
+// recovers is loses without clustered databases.
+func (h *haTest) recovers(t *testing.T, allowed gaps, loss func(*testing.T)) {
 	h.suffers(t, allowed, func() { loss(t) })
 	t.Run("Change", func(t *testing.T) {
 		h.newAddress(t)
 		h.newHost(t)
 	})
 	h.inspect(t)
-	h.whole(t)
 }
 
 // kubectl runs kubectl in the namespace of the manifests.
@@ -300,12 +312,13 @@ func (h *haTest) killMaster(t *testing.T) {
 
 // masterLogs returns the logs of the masters, including those of containers that ended.
 func (s *suite) masterLogs(ctx context.Context) (string, error) {
+	masters := nodes
 	if !s.installed {
-		return s.Kin.Logs(ctx, lab.ControlPlane, "ovnkube-master")
+		masters = []string{lab.ControlPlane}
 	}
 	var all strings.Builder
-	for _, node := range nodes {
-		out, err := s.Kin.Exec(ctx, node, "find", "/var/log/pods", "-path", "*/"+systemNamespace+"_ovnkube-master-*.log", "-exec", "cat", "{}", "+")
+	for _, node := range masters {
+		out, err := s.Logs(ctx, node, "ovnkube-master")
 		if err != nil {
 			return "", err
 		}

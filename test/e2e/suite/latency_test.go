@@ -155,7 +155,7 @@ func (e *served) failover(t *testing.T, c *capture, host string) (next string, t
 // logged returns when a daemon first logged a line with a text after the given time.
 func (s *suite) logged(ctx context.Context, node, daemon, text string, after time.Time) (at time.Time, err error) {
 	err = lab.Until(ctx, 10*time.Second, daemon+" to log "+text, func(ctx context.Context) error {
-		log, err := s.Kin.Logs(ctx, node, daemon)
+		log, err := s.Logs(ctx, node, daemon)
 		if err != nil {
 			return err
 		}
@@ -195,7 +195,7 @@ func (s *suite) candidate(t *testing.T, node string) {
 	t.Helper()
 	const text = `"Reachability of a node changed" node="%s" from="`
 	err := lab.Until(t.Context(), leakPatience, node+" to be reachable", func(ctx context.Context) error {
-		log, err := s.Kin.Logs(ctx, lab.ControlPlane, "ovnkube-master")
+		log, err := s.Logs(ctx, lab.ControlPlane, "ovnkube-master")
 		if err != nil {
 			return err
 		}

@@ -206,7 +206,7 @@ func (l *leakTest) killProcess(t *testing.T, p process) {
 func (l *leakTest) absent(t *testing.T, daemons map[string]string) {
 	each := func(action string) {
 		for node, daemon := range daemons {
-			if err := l.Kin.Service(t.Context(), action, node, daemon); err != nil {
+			if err := l.Service(t.Context(), action, node, daemon); err != nil {
 				t.Fatal(err)
 			}
 		}

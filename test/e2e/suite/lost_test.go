@@ -34,7 +34,7 @@ func (s *suite) lostSwitch(t *testing.T) {
 		{"IntegrationBridge", func() { exec("ovs-vsctl", "del-br", "br-int") }},
 		{"Database", func() {
 			for _, verb := range []string{"stop", "start"} {
-				if err := s.Kin.Service(t.Context(), verb, node, "ovsdb-server"); err != nil {
+				if err := s.Service(t.Context(), verb, node, "ovsdb-server"); err != nil {
 					t.Fatal(err)
 				}
 				if verb == "stop" {

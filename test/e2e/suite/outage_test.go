@@ -96,11 +96,11 @@ func (f *faultTest) beAway(t *testing.T, g *gatewayTest) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Kin.Service(t.Context(), "stop", lab.ControlPlane, "kube-apiserver"); err != nil {
+	if err := f.Service(t.Context(), "stop", lab.ControlPlane, "kube-apiserver"); err != nil {
 		t.Fatal(err)
 	}
 	waited := pause(t.Context(), outageFor)
-	if err := f.Kin.Service(context.WithoutCancel(t.Context()), "start", lab.ControlPlane, "kube-apiserver"); err != nil {
+	if err := f.Service(context.WithoutCancel(t.Context()), "start", lab.ControlPlane, "kube-apiserver"); err != nil {
 		t.Fatal(err)
 	}
 	if waited != nil {

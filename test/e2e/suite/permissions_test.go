@@ -16,7 +16,7 @@ var request = regexp.MustCompile(`verb="([A-Z]+)" URI="([^"]+)".* userAgent="ovn
 // permissions checks what ovnkube requested in all that happened to the cluster: it runs with the
 // accounts, roles and admission policies in dist, and none of its requests may have been refused.
 func (s *suite) permissions(t *testing.T) {
-	log, err := s.Kin.Logs(t.Context(), lab.ControlPlane, "kube-apiserver")
+	log, err := s.Logs(t.Context(), lab.ControlPlane, "kube-apiserver")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -98,7 +98,7 @@ func (s *suite) written(t *testing.T, e *served) string {
 func (s *suite) restartAndSettle(t *testing.T, p process, daemon, controller string) {
 	t.Helper()
 	settled := func(ctx context.Context) (int, error) {
-		log, err := s.Kin.Logs(ctx, p.node, daemon)
+		log, err := s.Logs(ctx, p.node, daemon)
 		return strings.Count(log, fmt.Sprintf("\"All start-up keys tried\" controller=%q", controller)), err
 	}
 	was, err := settled(t.Context())

@@ -28,7 +28,7 @@ func (s *suite) silentHost(t *testing.T) {
 	before := run("silent-0")
 	host := e.programmed(t, "")
 	s.leavesAs(t, before, silentIngress...)
-	if err := s.Kin.Service(t.Context(), "stop", host, "ovnkube-node"); err != nil {
+	if err := s.Service(t.Context(), "stop", host, "ovnkube-node"); err != nil {
 		t.Fatal(err)
 	}
 	s.leavesAs(t, before, silentIngress...)
@@ -43,7 +43,7 @@ func (s *suite) silentHost(t *testing.T) {
 	if err != nil || !strings.Contains(rules, name) {
 		t.Fatalf("%s, whose ovnkube is stopped, has no rules of %s (%v):\n%s", host, name, err, rules)
 	}
-	if err := s.Kin.Service(t.Context(), "start", host, "ovnkube-node"); err != nil {
+	if err := s.Service(t.Context(), "start", host, "ovnkube-node"); err != nil {
 		t.Fatal(err)
 	}
 	err = lab.Until(t.Context(), leakPatience, host+" to remove the rules", func(ctx context.Context) error {

@@ -103,6 +103,10 @@ var clusterConfig = configure(apiServerLog)
 
 const apiServerLog = "extraArgs: [--vmodule=httplog=3]"
 
+// restartAtOnce are settings for kubelets that start containers again within a second, however often
+// these ended; by default the time grows to five minutes.
+var restartAtOnce = []string{"featureGates: {KubeletCrashLoopBackOffMax: true}", "crashLoopBackOff: {maxContainerRestartPeriod: 1s}"}
+
 // configure returns a kin configuration with settings for the API server and more for kubelets.
 func configure(apiServer string, kubelet ...string) string {
 	kubelet = append([]string{"staticPodPath: " + lab.StaticPodPath}, kubelet...)
@@ -127,7 +131,10 @@ type suite struct {
 // start creates the cluster with a server pod on the first worker, two on the second (without one, on
 // the control plane), and a server on every node. The name of the cluster is unique to the run, so that two runs do not collide.
 func start(t *testing.T, mode string, change ...func(*lab.Options)) *suite {
-	options := lab.Options{Name: fmt.Sprintf("e2e-%s-%d", mode, os.Getpid()), GatewayMode: mode, Config: clusterConfig}
+	options := lab.Options{Name: fmt.Sprintf("e2e-%s-%d", mode, os.Getpid()), GatewayMode: mode, Config: clusterConfig, Install: os.Getenv("E2E_INSTALL")}
+	if options.Install == "manifests" {
+		options.Config, options.Stoppable = configure(apiServerLog, restartAtOnce...), true
+	}
 	for _, f := range change {
 		f(&options)
 	}

@@ -130,11 +130,11 @@ func (e *egressIPTest) traceEndpoint(t *testing.T) {
 // stopped does something while a daemon on a node is not running.
 func (e *egressIPTest) stopped(t *testing.T, node, daemon string, do func()) {
 	t.Helper()
-	if err := e.Kin.Service(t.Context(), "stop", node, daemon); err != nil {
+	if err := e.Service(t.Context(), "stop", node, daemon); err != nil {
 		t.Fatal(err)
 	}
 	defer func() {
-		if err := e.Kin.Service(context.WithoutCancel(t.Context()), "start", node, daemon); err != nil {
+		if err := e.Service(context.WithoutCancel(t.Context()), "start", node, daemon); err != nil {
 			t.Error(err)
 		}
 	}()

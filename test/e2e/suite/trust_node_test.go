@@ -172,7 +172,7 @@ func (s *suite) claimedEgress(t *testing.T) {
 	e.create(t, name, []netip.Addr{ip})
 	e.programmed(t, name)
 	// While ovnkube is not running on the node, nothing restores the annotation.
-	if err := s.Kin.Service(t.Context(), "stop", claimer, "ovnkube-node"); err != nil {
+	if err := s.Service(t.Context(), "stop", claimer, "ovnkube-node"); err != nil {
 		t.Fatal(err)
 	}
 	s.patchNode(t, claimer, fmt.Sprintf(`{"metadata":{"annotations":{"k8s.ovn.org/host-addresses":%q}}}`, `["172.18.0.4/16","`+ip.String()+`/16"]`))
@@ -184,7 +184,7 @@ func (s *suite) claimedEgress(t *testing.T) {
 		t.Errorf("the address is held by %v", holders)
 	}
 	e.event(t, name, claimer, ip.String())
-	if err := s.Kin.Service(t.Context(), "start", claimer, "ovnkube-node"); err != nil {
+	if err := s.Service(t.Context(), "start", claimer, "ovnkube-node"); err != nil {
 		t.Fatal(err)
 	}
 	e.awaits(t, name, "undisputed", func(o *v1.EgressIP) error { return has(o, v1.ConditionConflict, metav1.ConditionFalse) })

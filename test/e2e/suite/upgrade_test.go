@@ -313,7 +313,7 @@ func (u *upgrade) switches(t *testing.T) {
 			u.moved = false
 			u.suffers(t, refilled, func() {
 				for _, step := range [][2]string{{"stop", "ovs-vswitchd"}, {"restart", "ovsdb-server"}, {"start", "ovs-vswitchd"}} {
-					if err := u.Kin.Service(t.Context(), step[0], node, step[1]); err != nil {
+					if err := u.Service(t.Context(), step[0], node, step[1]); err != nil {
 						t.Fatal(err)
 					}
 				}
