@@ -265,6 +265,7 @@ func (m *master) network() error {
 	}
 	m.nodes.OnRefusal(c.Look)
 	m.runners["network"] = c
+	m.runners["static MAC bindings"] = sb.NewBindings(databaseConfig(m.env.Config.OVNNorth), databaseConfig(m.env.Config.OVNSouth))
 	return nil
 }
 
