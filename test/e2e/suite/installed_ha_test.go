@@ -82,7 +82,7 @@ func (s *suite) highAvailability(t *testing.T) {
 
 // loses has the cluster lose something, and then makes changes.
 func (h *haTest) loses(t *testing.T, allowed gaps, loss func(*testing.T)) {
-	h.suffers(t, allowed, func() { loss(t) })
+	h.suffers(t, t.Name()[strings.LastIndex(t.Name(), "/")+1:], allowed, func() { loss(t) })
 	t.Run("Change", func(t *testing.T) {
 		h.newAddress(t)
 		h.newHost(t)
@@ -254,7 +254,7 @@ func (h *haTest) signal(t *testing.T, signal, node string, dbs ...database) {
 // away stops the members on a node while changes are made, which they must have when they return.
 func (h *haTest) away(t *testing.T) {
 	node := h.leader(t, clusteredDatabases[1])
-	h.suffers(t, none, func() {
+	h.suffers(t, "member of the databases away", none, func() {
 		h.signal(t, "STOP", node, clusteredDatabases...)
 		defer h.signal(t, "CONT", node, clusteredDatabases...)
 		for range 3 {
