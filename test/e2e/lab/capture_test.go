@@ -42,18 +42,18 @@ func TestForgedPackets(t *testing.T) {
 	line := func(seconds int, source, destination string) string {
 		return fmt.Sprintf("%d.5 02:42:ac:12:00:03 > 02:42:ac:12:00:03, ethertype IPv4 (0x0800), length 42: %s.9 > %s: UDP, length 0\n", seconds, source, destination)
 	}
-	real, forged4, forged6 := line(101, "172.18.0.5", "172.18.0.100.9999"), line(101, "192.0.2.99", "172.18.0.100.9999"), line(101, "2001:db8::99", "fc00::100.9999")
+	sent, forged4, forged6 := line(101, "172.18.0.5", "172.18.0.100.9999"), line(101, "192.0.2.99", "172.18.0.100.9999"), line(101, "2001:db8::99", "fc00::100.9999")
 	to := []netip.AddrPort{netip.MustParseAddrPort("172.18.0.100:9999"), netip.MustParseAddrPort("[fc00::100]:9999")}
 	for name, c := range map[string]struct {
 		lines  []string
 		proven bool
 		left   int
 	}{
-		"both":             {[]string{real, forged4, forged6}, true, 1},
-		"of one family":    {[]string{real, forged4}, false, 1},
+		"both":             {[]string{sent, forged4, forged6}, true, 1},
+		"of one family":    {[]string{sent, forged4}, false, 1},
 		"an earlier one":   {[]string{line(99, "192.0.2.99", "172.18.0.100.9999"), forged6}, false, 0},
 		"to another port":  {[]string{line(101, "192.0.2.99", "172.18.0.100.9998"), forged6}, false, 0},
-		"no forged packet": {[]string{real, line(101, "172.18.0.5", "fc00::100.9999")}, false, 2},
+		"no forged packet": {[]string{sent, line(101, "172.18.0.5", "fc00::100.9999")}, false, 2},
 	} {
 		var packets []Packet
 		for _, l := range c.lines {
