@@ -14,10 +14,10 @@ var (
 	EgressIPFailover = Bound{Promised: 2 * time.Second, Factor: 2}
 	// Move is the longest time without an answer around a planned move, seen by pods that
 	// open a connection every 10 ms: docs/egress-ip.md.
-	Move = Bound{Promised: 100 * time.Millisecond, Factor: 20}
+	Move = Bound{Promised: 100 * time.Millisecond, Factor: 15}
 	// OpenConnectionMove is how long an open TCP connection stalls during a planned move: TCP
 	// retransmits after 200 ms at the earliest, and then backs off exponentially.
-	OpenConnectionMove = Bound{Promised: 200 * time.Millisecond, Factor: 20}
+	OpenConnectionMove = Bound{Promised: 200 * time.Millisecond, Factor: 10}
 	// OpenConnectionFailover is how long it stalls after a power loss: a retransmission that failed
 	// after 1.4 s is repeated after 3.0 s and then after 6.2 s, and on a busy machine a packet is
 	// lost now and then.
@@ -38,7 +38,24 @@ var (
 	SwitchRestart = Bound{Promised: 5 * time.Second, Factor: 2}
 	// Undisturbed is the longest time without an answer when nothing should change.
 	Undisturbed = Bound{Promised: 100 * time.Millisecond, Factor: 10}
+	// Fault is the same when a process fails that packets do not depend on, such as the API server:
+	// for a moment, its successor takes the processor from everything else. docs/design/architecture.md.
+	Fault = Bound{Promised: 100 * time.Millisecond, Factor: 15}
+	// SwitchFault is the longest time without an answer when a process of a node's switch fails:
+	// SwitchRestart, and the supervisor has to notice first.
+	SwitchFault = Bound{Promised: SwitchRestart.Promised, Factor: 2 * SwitchRestart.Factor}
+	// InForce is the time until a change takes effect that needs a process which was just restarted:
+	// docs/high-availability.md.
+	InForce = Bound{Promised: 3 * time.Second, Factor: 3}
 )
+
+// Open returns the bound for TCP connections that are open meanwhile: after retransmitting in vain,
+// TCP waits for as long again.
+func (b Bound) Open() Bound {
+	b.Factor *= 2
+	b.Stall *= 2
+	return b
+}
 
 // Start is how long pods take to start when many start at once. Nothing is promised for it: it is
 // the baseline for other figures, and the bound only catches a machine that hangs.

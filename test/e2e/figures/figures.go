@@ -53,7 +53,8 @@ type Bound struct {
 	// Factor is how many times as long it may take on two cores shared by a whole cluster and its
 	// tests.
 	Factor float64
-	// Stall is allowed in addition if the test saw the machine itself stall while it measured.
+	// Stall is allowed in addition if the test saw the machine itself stall while it measured, or
+	// stopped a process for that long.
 	Stall time.Duration
 }
 

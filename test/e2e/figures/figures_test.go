@@ -71,6 +71,9 @@ func TestRecord(t *testing.T) {
 	if len(stalled.failed) != 1 || bound.Limit() != 4*time.Second {
 		t.Errorf("more than a stall is allowed: up to %s", bound.Limit())
 	}
+	if got := bound.Open().Limit(); got != 8*time.Second {
+		t.Errorf("open connections may stall for %s, want twice as long as new ones", got)
+	}
 	all := read(t, path)
 	if len(all) != 4 {
 		t.Fatalf("kept %+v", all)

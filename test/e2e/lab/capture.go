@@ -17,6 +17,7 @@ type Capture struct {
 	Machine string
 
 	lab      *Lab
+	device   string
 	file     string
 	attached *kin.Attached
 }
@@ -25,7 +26,7 @@ type Capture struct {
 // machine stops.
 func (l *Lab) Capture(ctx context.Context, machine, device, filter string) (*Capture, error) {
 	l.captures++
-	c := &Capture{Machine: machine, lab: l, file: fmt.Sprintf("/run/capture-%d", l.captures)}
+	c := &Capture{Machine: machine, lab: l, device: device, file: fmt.Sprintf("/run/capture-%d", l.captures)}
 	var err error
 	c.attached, err = l.Kin.ExecAttached(machine, "sh", "-c",
 		`tcpdump --immediate-mode -ttnnel -i "$0" "$1" >"$2" 2>"$2.err" & cat >/dev/null; kill $!`, device, filter, c.file)
@@ -48,12 +49,54 @@ func (c *Capture) Close() { _ = c.attached.Close() }
 
 // Packets returns all packets captured so far.
 func (c *Capture) Packets(ctx context.Context) ([]Packet, error) {
-	return c.packets(ctx, "cat", c.file)
+	packets, err := c.packets(ctx, "cat", c.file)
+	return withoutForged(packets), err
 }
 
 // Recent returns the last few thousand of them.
 func (c *Capture) Recent(ctx context.Context) ([]Packet, error) {
-	return c.packets(ctx, "tail", "-n", "4000", c.file)
+	packets, err := c.packets(ctx, "tail", "-n", "4000", c.file)
+	return withoutForged(packets), err
+}
+
+// Proven is Packets once the capture has shown that it sees, now, what has a wrong source: a packet
+// forged on its interface to each of the destinations, which must match its filter. A capture that
+// has ended, or whose filter excludes too much, would not show any wrong packet.
+func (c *Capture) Proven(ctx context.Context, protocol string, to ...netip.AddrPort) ([]Packet, error) {
+	forge := []string{"forge", "-dev", c.device, "-from4", strangers[0].String(), "-from6", strangers[1].String(), "-tcp=" + strconv.FormatBool(protocol == "tcp")}
+	for _, a := range to {
+		forge = append(forge, a.String())
+	}
+	began := time.Now()
+	if _, err := c.lab.Call(ctx, c.Machine, false, forge...); err != nil {
+		return nil, fmt.Errorf("forge packets on %s: %w", c.Machine, err)
+	}
+	var all []Packet
+	err := Until(ctx, 20*time.Second, "the capture on "+c.Machine+" to show forged packets", func(ctx context.Context) (err error) {
+		if all, err = c.packets(ctx, "cat", c.file); err != nil {
+			return err
+		}
+		return unseen(all, began, to)
+	})
+	return withoutForged(all), err
+}
+
+// strangers are the source addresses of forged packets, one of each family: nobody has them.
+var strangers = []netip.Addr{netip.MustParseAddr("192.0.2.99"), netip.MustParseAddr("2001:db8::99")}
+
+func isForged(p Packet) bool { return slices.Contains(strangers, p.Source.Addr()) }
+
+func withoutForged(packets []Packet) []Packet { return slices.DeleteFunc(packets, isForged) }
+
+// unseen returns an error unless a packet forged after the given time is among the packets for each of
+// the destinations.
+func unseen(packets []Packet, after time.Time, to []netip.AddrPort) error {
+	for _, a := range to {
+		if !slices.ContainsFunc(packets, func(p Packet) bool { return isForged(p) && p.Destination == a && p.At.After(after) }) {
+			return fmt.Errorf("none to %s since %s", a, after.Format(time.StampMicro))
+		}
+	}
+	return nil
 }
 
 func (c *Capture) packets(ctx context.Context, command ...string) ([]Packet, error) {

@@ -2,7 +2,9 @@ package lab
 
 import (
 	"fmt"
+	"net/netip"
 	"testing"
+	"time"
 )
 
 func TestParsePacket(t *testing.T) {
@@ -31,6 +33,41 @@ func TestParsePacket(t *testing.T) {
 		}
 		if have != want {
 			t.Errorf("%s: have %s, want %s", line, have, want)
+		}
+	}
+}
+
+// A capture is proven only by packets forged to each destination, and since the proof began.
+func TestForgedPackets(t *testing.T) {
+	line := func(seconds int, source, destination string) string {
+		return fmt.Sprintf("%d.5 02:42:ac:12:00:03 > 02:42:ac:12:00:03, ethertype IPv4 (0x0800), length 42: %s.9 > %s: UDP, length 0\n", seconds, source, destination)
+	}
+	sent, forged4, forged6 := line(101, "172.18.0.5", "172.18.0.100.9999"), line(101, "192.0.2.99", "172.18.0.100.9999"), line(101, "2001:db8::99", "fc00::100.9999")
+	to := []netip.AddrPort{netip.MustParseAddrPort("172.18.0.100:9999"), netip.MustParseAddrPort("[fc00::100]:9999")}
+	for name, c := range map[string]struct {
+		lines  []string
+		proven bool
+		left   int
+	}{
+		"both":             {[]string{sent, forged4, forged6}, true, 1},
+		"of one family":    {[]string{sent, forged4}, false, 1},
+		"an earlier one":   {[]string{line(99, "192.0.2.99", "172.18.0.100.9999"), forged6}, false, 0},
+		"to another port":  {[]string{line(101, "192.0.2.99", "172.18.0.100.9998"), forged6}, false, 0},
+		"no forged packet": {[]string{sent, line(101, "172.18.0.5", "fc00::100.9999")}, false, 2},
+	} {
+		var packets []Packet
+		for _, l := range c.lines {
+			p, ok := parsePacket(l)
+			if !ok {
+				t.Fatalf("not parsed: %s", l)
+			}
+			packets = append(packets, p)
+		}
+		if err := unseen(packets, time.Unix(100, 0), to); (err == nil) != c.proven {
+			t.Errorf("%s: %v", name, err)
+		}
+		if left := withoutForged(packets); len(left) != c.left {
+			t.Errorf("%s: left are %v", name, left)
 		}
 	}
 }

@@ -186,15 +186,20 @@ func texts(addresses []netip.Addr) []string {
 	return out
 }
 
-// Serve copies the probe to a node or an outside host and starts its server there; it ends with the
-// lab.
-func (l *Lab) Serve(ctx context.Context, machine string) error {
+// SendProbe copies the probe to a node or an outside host, until it boots.
+func (l *Lab) SendProbe(ctx context.Context, machine string) error {
 	program, err := os.Open(l.probe)
 	if err != nil {
 		return fmt.Errorf("open the probe: %w", err)
 	}
 	defer program.Close()
-	if err := l.Kin.Send(ctx, machine, MachineProbe, program); err != nil {
+	return l.Kin.Send(ctx, machine, MachineProbe, program)
+}
+
+// Serve copies the probe to a node or an outside host and starts its server there; it ends with the
+// lab.
+func (l *Lab) Serve(ctx context.Context, machine string) error {
+	if err := l.SendProbe(ctx, machine); err != nil {
 		return err
 	}
 	server, err := l.Kin.ExecAttached(machine, MachineProbe, "serve", "-port", fmt.Sprint(ServePort), "-until-stdin-closes")

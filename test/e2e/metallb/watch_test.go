@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"os/exec"
 	"strings"
 	"sync"
@@ -154,40 +155,42 @@ func (w *watcher) gap(t *testing.T, after time.Time) (longest time.Duration) {
 	return longest
 }
 
-// capture records the packets to the outside host's server that pass a machine's uplink, as tcpdump
-// prints them.
-type capture struct {
-	machine string
-	said    *transcript
-}
-
-func (c *cluster) capture(t *testing.T, machine string) *capture {
+// capture records the packets to the outside host's server that pass a machine's uplink. A machine that
+// lost power needs it again.
+func (e *example) capture(t *testing.T, machine string) {
 	t.Helper()
-	filter := fmt.Sprintf("tcp dst port %d and dst host %s", lab.ServePort, outside)
-	said := c.run(t, machine, "sh", "-c", `tcpdump --immediate-mode -nnl -i eth0 "$0" & cat >/dev/null; kill $!`, filter)
-	until(t, "the capture on "+machine, func(context.Context) error {
-		for _, line := range said.all() {
-			if strings.HasPrefix(line, "listening on") {
-				return nil
-			}
-		}
-		return fmt.Errorf("it said %q", said.all())
-	})
-	return &capture{machine, said}
-}
-
-// sources counts packets by source address.
-func (c *capture) sources() map[string]int {
-	counts := map[string]int{}
-	for _, line := range c.said.all() {
-		// 20:41:07.123456 IP 172.19.0.100.40812 > 172.18.0.100.8080: Flags ...
-		fields := strings.Fields(line)
-		if len(fields) < 4 || fields[1] != "IP" || fields[3] != ">" {
-			continue // tcpdump's own messages
-		}
-		if at := strings.LastIndex(fields[2], "."); at > 0 {
-			counts[fields[2][:at]]++
+	if machine != lab.Outside { // it has a server
+		if err := e.SendProbe(t.Context(), machine); err != nil {
+			t.Fatal(err)
 		}
 	}
-	return counts
+	c, err := e.Capture(t.Context(), machine, "eth0", fmt.Sprintf("tcp dst port %d and dst host %s", lab.ServePort, outside))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	e.captures[machine] = c
+}
+
+// inspect fails the test for packets with another source than the address of the Service at a machine,
+// and for a capture that does not see any.
+func (e *example) inspect(t *testing.T, machine string) {
+	t.Helper()
+	packets, err := e.captures[machine].Proven(t.Context(), "tcp", netip.AddrPortFrom(outside, lab.ServePort))
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts := map[netip.Addr]int{}
+	for _, p := range packets {
+		counts[p.Source.Addr()]++
+	}
+	right := counts[ingress]
+	delete(counts, ingress)
+	if len(counts) > 0 {
+		t.Errorf("packets with another source at %s: %v", machine, counts)
+	}
+	t.Logf("%s saw %d packets from %s", machine, right, ingress)
+	if machine == lab.Outside && right == 0 {
+		t.Error("no packet arrived outside")
+	}
 }

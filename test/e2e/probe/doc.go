@@ -11,6 +11,7 @@
 //	probe send   -to ADDR:PORT,...     send datagrams continuously
 //	probe pulse  -to ADDR:PORT,...     query by UDP continuously and report how long there was no answer
 //	probe solicit ADDR...              continuously ask the wire who has the addresses
+//	probe forge  ADDR:PORT...          send a packet with a foreign source to each, for a capture to see
 //
 // It is small and statically linked, so that the image consists of this one file.
 package main

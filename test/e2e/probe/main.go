@@ -23,10 +23,10 @@ func main() {
 
 func run(ctx context.Context, args []string) error {
 	commands := map[string]func(context.Context, []string) error{
-		"serve": serve, "get": get, "watch": watch, "ask": ask, "chase": chase, "api": api, "stream": stream, "send": send, "pulse": pulse, "solicit": solicit, "speak": speak, "survey": survey, "traffic": traffic,
+		"serve": serve, "get": get, "watch": watch, "ask": ask, "chase": chase, "api": api, "stream": stream, "send": send, "pulse": pulse, "solicit": solicit, "speak": speak, "survey": survey, "traffic": traffic, "forge": forge,
 	}
 	if len(args) == 0 || commands[args[0]] == nil {
-		return fmt.Errorf("usage: probe serve|get|watch|ask|chase|api|stream|send|pulse|solicit|speak|survey|traffic")
+		return fmt.Errorf("usage: probe serve|get|watch|ask|chase|api|stream|send|pulse|solicit|speak|survey|traffic|forge")
 	}
 	return commands[args[0]](ctx, args[1:])
 }

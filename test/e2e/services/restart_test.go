@@ -66,9 +66,11 @@ func (w *world) restart(t *testing.T) {
 	} {
 		t.Run(d.daemon+" of "+d.node, func(t *testing.T) {
 			w.restartDaemon(t, d.node, d.daemon, d.controller)
+			var gaps []time.Duration
 			for _, name := range streams {
-				w.unnoticed(t, name)
+				gaps = append(gaps, w.unnoticed(t, name))
 			}
+			figures.Record(t, "Services, open connections: restart of "+d.daemon, figures.Fault, gaps...)
 		})
 	}
 	after, err := w.traces(t.Context())
@@ -81,13 +83,9 @@ func (w *world) restart(t *testing.T) {
 	w.try(t, "after", way{machine(lab.Outside), w.port(s, worker1), []string{"s1", "s2"}, nil})
 }
 
-// gap is how long a stream may stall while daemons restart, on an ordinary machine: packets do not
-// depend on the daemons, but the machine may be busy.
-const gap = 2 * time.Second
-
-// unnoticed waits until a stream has carried traffic again, and checks its report since the last
-// reset.
-func (w *world) unnoticed(t *testing.T, stream string) {
+// unnoticed waits until a stream has carried traffic again, and returns how long it stalled since
+// the last reset.
+func (w *world) unnoticed(t *testing.T, stream string) time.Duration {
 	t.Helper()
 	first := -1
 	err := lab.Until(t.Context(), settle, stream+" to carry traffic", func(ctx context.Context) error {
@@ -110,10 +108,10 @@ func (w *world) unnoticed(t *testing.T, stream string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if allowed := time.Duration(float64(gap) * figures.Slowness()); r.Reconnects > 0 || r.MaxGap() > allowed {
-		t.Errorf("%s: %d reconnects, the longest gap was %s, allowed is %s", stream, r.Reconnects, r.MaxGap(), allowed)
+	if r.Reconnects > 0 {
+		t.Errorf("%s: %d reconnects, the last after %s", stream, r.Reconnects, r.LastError)
 	}
-	t.Logf("%s: the longest gap was %s", stream, r.MaxGap())
+	return r.MaxGap()
 }
 
 // restartDaemon restarts one of ovnkube's daemons and waits until one of its controllers has tried

@@ -37,7 +37,7 @@ func (s *suite) blindLeaders(t *testing.T) {
 	e := s.serve(t, blindName, blindLeaderIngress, func(eg *v1.EgressService) { eg.Spec.OnUnavailable = v1.UnavailableDrop })
 	e.announce(t)
 	e.programmed(t, "")
-	l := &leakTest{served: e, capture: newCapture(t, s, fmt.Sprint(blindPort+1), blindLeaderIngress)}
+	l := &leakTest{served: e, capture: newCapture(t, s, blindPort+1, blindPort+1, blindLeaderIngress)}
 	for _, node := range nodes {
 		sender := lab.Sender{Name: l.podOn(node), Node: node, Labels: e.labels(), To: lab.OutsideAddresses, Port: blindPort + 1}
 		if err := s.StartSender(t.Context(), sender); err != nil {

@@ -1,7 +1,6 @@
 package suite
 
 import (
-	"fmt"
 	"net/netip"
 	"slices"
 	"testing"
@@ -28,7 +27,7 @@ func (s *suite) blindMaster(t *testing.T) {
 	e := s.serve(t, "blind", blindIngress, func(eg *v1.EgressService) { eg.Spec.OnUnavailable = v1.UnavailableDrop })
 	e.announce(t)
 	host := e.programmed(t, "")
-	c := newCapture(t, s, fmt.Sprint(blindPort), blindIngress)
+	c := newCapture(t, s, blindPort, blindPort, blindIngress)
 	l := &leakTest{served: e, capture: c}
 	for _, node := range nodes {
 		sender := lab.Sender{Name: l.podOn(node), Node: node, Labels: e.labels(), To: lab.OutsideAddresses, Port: blindPort}

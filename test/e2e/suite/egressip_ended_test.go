@@ -21,7 +21,7 @@ const endedPort = 20891
 func (e *egressIPTest) endedWhileDown(t *testing.T) {
 	const node, name = "ovn-worker2", "ended"
 	first, second := addresses("172.18.0.234", "fc00:f853:ccd:e793::234"), addresses("172.18.0.235", "fc00:f853:ccd:e793::235")
-	c := newCapture(t, e.suite, fmt.Sprintf("%d-%d", endedPort, endedPort), nil)
+	c := newCapture(t, e.suite, endedPort, endedPort, nil)
 	sender := &egressIPTest{suite: e.suite, client: e.client, pods: map[string]lab.Pod{name: {}}}
 	e.assignable(t, node)
 	e.create(t, name, first)

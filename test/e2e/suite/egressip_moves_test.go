@@ -66,6 +66,7 @@ func (e *egressIPTest) moves(t *testing.T) {
 type moveTest struct {
 	*egressIPTest
 	holder  string
+	capture *capture // of what the pods send
 	claims  *lab.Capture
 	silence func()
 	// chain has the holders so far by address, as the MAC addresses that must have answered, in
@@ -84,7 +85,7 @@ func (m *moveTest) begin(t *testing.T) {
 	m.assignable(t, "ovn-worker")
 	m.create(t, moverName, moverIPs, held)
 	m.holds(t, "ovn-worker", m.programmed(t, moverName))
-	m.watch(t, lab.ServePort, lab.ServePort, moverIPs)
+	m.capture = newCapture(t, m.suite, lab.ServePort, lab.ServePort, moverIPs)
 	var err error
 	if m.claims, err = m.Capture(t.Context(), lab.Outside, "eth0", "arp or icmp6"); err != nil {
 		t.Fatal(err)
@@ -265,7 +266,7 @@ func (m *moveTest) leave(t *testing.T, act func()) {
 // that it was not supposed to hold at the time.
 func (m *moveTest) inspect(t *testing.T) {
 	t.Helper()
-	m.wrong(t, moverIPs)
+	m.capture.inspect(t)
 	packets, err := m.claims.Packets(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -432,6 +433,7 @@ func (m *moveTest) killAll(t *testing.T) {
 // machine returns, it answers for nothing.
 func (m *moveTest) powerFailure(t *testing.T) {
 	holder := m.holder
+	m.capture.release(t, holder)
 	m.kept.goOn(t, "power failure", figures.OpenConnectionFailover, func(t *testing.T) {
 		m.reset(t)
 		m.leave(t, func() {
@@ -466,7 +468,7 @@ func (m *moveTest) powerFailure(t *testing.T) {
 	}
 	m.inspect(t)
 	m.rejoin(t, holder) // otherwise no node could take over at the next failure
-	m.watchMachine(t, holder, lab.ServePort, lab.ServePort, moverIPs)
+	m.capture.tap(t, holder)
 	m.back(t)
 }
 

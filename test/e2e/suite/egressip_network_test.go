@@ -229,10 +229,14 @@ func (e *egressIPTest) secondaryNewPod(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	var forged []netip.AddrPort // see lab.Capture.Proven
+	for _, a := range shoreIPs {
+		forged = append(forged, netip.AddrPortFrom(a, port))
+	}
 	err := lab.Until(t.Context(), egressPatience, "packets of the new pods", func(ctx context.Context) error {
 		arrived := 0
 		for _, c := range watched {
-			packets, err := c.Packets(ctx)
+			packets, err := c.Proven(ctx, "udp", forged...)
 			if err != nil {
 				return err
 			}

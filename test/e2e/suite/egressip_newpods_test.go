@@ -30,7 +30,7 @@ func (e *egressIPTest) newPods(t *testing.T) {
 	e.assignable(t, "ovn-worker", "ovn-worker2")
 	e.create(t, name, ips, held)
 	e.programmed(t, name)
-	e.watch(t, newPodsPort, newPodsPort+uint16(count), ips)
+	c := newCapture(t, e.suite, newPodsPort, newPodsPort+uint16(count), ips)
 	pods := make([]string, count)
 	began := time.Now()
 	for i := range pods {
@@ -45,7 +45,7 @@ func (e *egressIPTest) newPods(t *testing.T) {
 	t.Cleanup(func() { e.deletePods(t, pods) })
 	seen := map[netip.AddrPort]time.Time{}
 	err := lab.Until(t.Context(), leakPatience+time.Duration(count)*2*time.Second, "packets of all new pods", func(ctx context.Context) error {
-		packets, err := e.watched[0].Packets(ctx)
+		packets, err := c.taps[lab.Outside].Packets(ctx)
 		if err != nil {
 			return err
 		}
@@ -63,9 +63,9 @@ func (e *egressIPTest) newPods(t *testing.T) {
 		t.Fatal(err)
 	}
 	last := time.Since(began)
-	arrived := len(e.wrong(t, ips))
+	arrived := c.inspect(t)
 	e.deletePods(t, pods)
-	t.Logf("%d new pods, all of them heard after %s, %d packets until then, %d in all", count, last.Round(time.Millisecond), arrived, len(e.wrong(t, ips)))
+	t.Logf("%d new pods, all of them heard after %s, %d packets until then, %d in all", count, last.Round(time.Millisecond), arrived, c.inspect(t))
 	e.remove(t, name)
 }
 

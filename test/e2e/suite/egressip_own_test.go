@@ -98,7 +98,7 @@ const lastingPort = 20890
 func (e *egressIPTest) lasting(t *testing.T) {
 	const node, name, next = "ovn-worker2", "lasting", "lasting-next"
 	first, second := addresses("172.18.0.232", "fc00:f853:ccd:e793::232"), addresses("172.18.0.233", "fc00:f853:ccd:e793::233")
-	c := newCapture(t, e.suite, fmt.Sprintf("%d-%d", lastingPort, lastingPort), nil)
+	c := newCapture(t, e.suite, lastingPort, lastingPort, nil)
 	if err := e.StartSender(t.Context(), lab.Sender{Name: name, Node: node, To: lab.OutsideAddresses, Port: lastingPort}); err != nil {
 		t.Fatal(err)
 	}
@@ -138,14 +138,14 @@ func (c *capture) goesOn(t *testing.T, what string, want []netip.Addr) {
 	t.Helper()
 	const enough = 10 // per second, from each
 	err := lab.Until(t.Context(), egressPatience, "open connections to go on with "+what, func(ctx context.Context) error {
-		out, err := c.Kin.Exec(ctx, lab.Outside, "tail", "-n", "1000", c.file)
+		all, err := c.taps[lab.Outside].Recent(ctx)
 		if err != nil {
 			return err
 		}
-		seen, all := map[netip.Addr]int{}, packets(out)
+		seen := map[netip.Addr]int{}
 		for _, p := range all {
-			if strings.HasSuffix(p.line, "length 7") && all[len(all)-1].at.Sub(p.at) < time.Second {
-				seen[p.src]++
+			if strings.HasSuffix(p.Text, "length 7") && all[len(all)-1].At.Sub(p.At) < time.Second {
+				seen[p.Source.Addr()]++
 			}
 		}
 		for _, a := range want {

@@ -39,11 +39,12 @@ func (m *moveTest) reboots(t *testing.T) {
 // may keep its addresses, or lose them while it is not ready yet.
 func (m *moveTest) reboot(t *testing.T) {
 	holder, words := m.holder, m.follow(t)
+	m.capture.release(t, holder)
 	if err := m.Kin.Node(t.Context(), "kill", holder); err != nil {
 		t.Fatal(err)
 	}
 	m.powerOn(t, holder)
-	m.watchMachine(t, holder, lab.ServePort, lab.ServePort, moverIPs)
+	m.capture.tap(t, holder)
 	m.settled(t, words)
 }
 
@@ -56,6 +57,7 @@ func (m *moveTest) rebootAlone(t *testing.T) {
 	if err := m.Service(ctx, "stop", lab.ControlPlane, "ovnkube-master"); err != nil {
 		t.Fatal(err)
 	}
+	m.capture.release(t, holder)
 	if err := m.Kin.Node(ctx, "kill", holder); err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +90,7 @@ func (m *moveTest) rebootAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.powerOn(t, holder)
-	m.watchMachine(t, holder, lab.ServePort, lab.ServePort, moverIPs)
+	m.capture.tap(t, holder)
 	m.settled(t, words)
 }
 

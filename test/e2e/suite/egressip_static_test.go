@@ -29,7 +29,7 @@ func (e *egressIPTest) staticPod(t *testing.T) {
 	e.assignable(t, "ovn-worker")
 	e.create(t, name, ips, held)
 	e.programmed(t, name)
-	e.watch(t, lab.ServePort, lab.ServePort, ips)
+	c := newCapture(t, e.suite, lab.ServePort, lab.ServePort, ips)
 	pod, end, err := e.RunStaticPulse(t.Context(), name, node, chosen(name), lab.OutsideAddresses)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
@@ -91,7 +91,7 @@ func (e *egressIPTest) staticPod(t *testing.T) {
 				gaps = append(gaps, r.MaxGap())
 			}
 			figures.Record(t, "EgressIP, new connections: mirror of a static pod deleted", figures.Undisturbed, gaps...)
-			e.wrong(t, ips)
+			c.inspect(t)
 			if now := e.port(t, pod.Name); now != port {
 				t.Errorf("its port has %s, not %s", now, port)
 			}

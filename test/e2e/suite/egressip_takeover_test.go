@@ -59,7 +59,7 @@ func (e *egressIPTest) takeOver(t *testing.T, from, to string, count int) (gaps 
 			}
 		}()
 	}
-	e.watch(t, lab.ServePort, lab.ServePort, all)
+	c := newCapture(t, e.suite, lab.ServePort, lab.ServePort, all)
 	e.pulsesGoOn(t, count)
 	e.assignable(t, from, to)
 	for i := range count {
@@ -67,6 +67,7 @@ func (e *egressIPTest) takeOver(t *testing.T, from, to string, count int) (gaps 
 			t.Fatal(err)
 		}
 	}
+	c.release(t, from)
 	if err := e.Kin.Node(t.Context(), "kill", from); err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +86,7 @@ func (e *egressIPTest) takeOver(t *testing.T, from, to string, count int) (gaps 
 			gaps = append(gaps, reports[to].MaxGap())
 		}
 	}
-	e.wrong(t, all)
+	c.inspect(t)
 	e.rejoin(t, from)
 	return gaps
 }

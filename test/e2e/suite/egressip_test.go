@@ -44,8 +44,6 @@ type egressIPTest struct {
 	pods map[string]lab.Pod
 	// static is the static pod whose manifest was removed; "" for none.
 	static string
-	// watched are the captures of the test in progress.
-	watched []*lab.Capture
 }
 
 // egressIPs gives pods egress addresses on the nodes' network and on another one, and moves them in
@@ -341,73 +339,6 @@ func (e *egressIPTest) lists(t *testing.T, machine, with string, want []string, 
 func (e *egressIPTest) policies(t *testing.T, want ...string) {
 	t.Helper()
 	e.lists(t, lab.ControlPlane, " 100 ", want, "ovn-nbctl", "lr-policy-list", "ovn_cluster_router")
-}
-
-// watch starts to capture what leaves with a destination port in a range: everything at the outside
-// host, and on the nodes' uplinks only packets whose source is not right.
-func (e *egressIPTest) watch(t *testing.T, first, last uint16, right []netip.Addr) {
-	t.Helper()
-	t.Cleanup(e.unwatch)
-	for _, machine := range append([]string{lab.Outside}, nodes...) {
-		e.watchMachine(t, machine, first, last, right)
-	}
-}
-
-// watchMachine is watch for one machine; it must be repeated for a machine that was off.
-func (e *egressIPTest) watchMachine(t *testing.T, machine string, first, last uint16, right []netip.Addr) {
-	t.Helper()
-	filter := fmt.Sprintf("udp dst portrange %d-%d", first, last)
-	if machine != lab.Outside { // a node forwards thousands of correct packets
-		for _, a := range right {
-			filter += fmt.Sprintf(" and not src host %s", a)
-		}
-	}
-	c, err := e.Capture(t.Context(), machine, "eth0", filter)
-	if err != nil {
-		t.Fatal(err)
-	}
-	e.watched = append(e.watched, c)
-}
-
-func (e *egressIPTest) unwatch() {
-	for _, c := range e.watched {
-		c.Close()
-	}
-	e.watched = nil
-}
-
-// wrong fails the test for packets with a source that is not right, anywhere, and returns
-// everything that arrived at the outside host. Machines that are off, or were since, are skipped.
-func (e *egressIPTest) wrong(t *testing.T, right []netip.Addr) []lab.Packet {
-	t.Helper()
-	var outside []lab.Packet
-	for _, c := range e.watched {
-		packets, err := c.Packets(t.Context())
-		switch {
-		case c.Machine == lab.Outside && err != nil:
-			t.Fatal(err)
-		case c.Machine == lab.Outside:
-			outside = packets
-		case err != nil:
-			continue
-		}
-		bad := map[netip.Addr]int{}
-		var first, last lab.Packet
-		for _, p := range packets {
-			if slices.Contains(right, p.Source.Addr()) {
-				continue
-			}
-			if len(bad) == 0 {
-				first = p
-			}
-			bad[p.Source.Addr()]++
-			last = p
-		}
-		if len(bad) > 0 {
-			t.Errorf("seen at %s with a wrong source: %v; the first and the last:\n%s\n%s", c.Machine, bad, first.Text, last.Text)
-		}
-	}
-	return outside
 }
 
 // ended waits until nothing is left of what nodes do only for a while.

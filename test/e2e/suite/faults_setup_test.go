@@ -62,9 +62,6 @@ type faultTest struct {
 	deathsAtHome int
 	died         map[string]bool // log lines of masters about it
 	table        strings.Builder
-	// longest is the longest time without an echo in the last fault: for open connections, and for
-	// new ones.
-	longest struct{ lasting, fresh time.Duration }
 }
 
 // faultWire is an interface on which packets with a wrong source are captured.

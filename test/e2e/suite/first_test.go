@@ -21,7 +21,7 @@ const firstPort = 10000
 func (s *suite) firstPackets(t *testing.T) {
 	e := s.serve(t, "first", firstIngress)
 	host := e.programmed(t, "")
-	c := newCapture(t, s, fmt.Sprintf("%d-%d", firstPort, firstPort+99), firstIngress)
+	c := newCapture(t, s, firstPort, firstPort+99, firstIngress)
 	port := uint16(firstPort)
 	start := func(t *testing.T, node string, neverReady bool) uint16 {
 		sender := lab.Sender{Name: fmt.Sprintf("first-%d", port), Node: node, Labels: e.labels(), To: lab.OutsideAddresses,

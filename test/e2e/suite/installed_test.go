@@ -33,6 +33,7 @@ func TestInstalled(t *testing.T) {
 	// Next to other clusters on the same processors, as in a complete run, elections and nodes are
 	// too slow for the bounds.
 	if os.Getenv("HIGH_AVAILABILITY") != "" {
+		t.Run("Recovery", s.recovery)
 		t.Run("HighAvailability", s.highAvailability)
 	}
 	t.Run("InUse", s.egressInUse)

@@ -11,7 +11,6 @@ import (
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
 	"github.com/ovnkube/ovnkube/test/e2e/figures"
-	"github.com/ovnkube/ovnkube/test/e2e/kin"
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 )
 
@@ -36,7 +35,7 @@ func (s *suite) latency(t *testing.T) {
 	e := s.serve(t, "latency", latencyIngress, func(eg *v1.EgressService) { eg.Spec.OnUnavailable = v1.UnavailableDrop })
 	e.announce(t)
 	host := e.programmed(t, "")
-	c := newCapture(t, s, fmt.Sprintf("%d-%d", latencyPort, latencyPort+1), latencyIngress)
+	c := newCapture(t, s, latencyPort, latencyPort+1, latencyIngress)
 	streams := e.openStreams(t)
 	l := &leakTest{served: e, capture: c}
 	for _, node := range nodes {
@@ -63,7 +62,6 @@ func (s *suite) latency(t *testing.T) {
 				all[p] = append(all[p], took[p])
 			}
 			stood = append(stood, s.wentOn(t, streams, true, took["whole"])...)
-			c.release(host)
 			s.rejoin(t, host)
 			c.tap(t, host)
 			l.runs(t, host, container)
@@ -92,20 +90,12 @@ func (e *served) failover(t *testing.T, c *capture, host string) (next string, t
 	next = otherWorker(host)
 	// Packets that reach the next host through its management port can only be from pods of the
 	// EgressService: they come once it becomes host.
-	const file = "/run/management"
-	tap, err := e.Kin.ExecAttached(next, "sh", "-c", fmt.Sprintf(
-		`tcpdump --immediate-mode -ttnnl -c 1 -i ovn-k8s-mp0 'udp dst port %d' >%s 2>%[2]s.err & cat >/dev/null; kill $! 2>/dev/null; true`, latencyPort, file))
+	management, err := e.Capture(t.Context(), next, "ovn-k8s-mp0", fmt.Sprintf("udp dst port %d", latencyPort))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func(tap *kin.Attached) { _ = tap.Close() }(tap)
-	err = lab.Until(t.Context(), 20*time.Second, "the capture at the management port", func(ctx context.Context) error {
-		_, err := e.Kin.Exec(ctx, next, "grep", "-q", "listening on", file+".err")
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	defer management.Close()
+	c.release(t, host)
 	before := time.Now()
 	if err := e.Kin.Node(t.Context(), "kill", host); err != nil {
 		t.Fatal(err)
@@ -115,25 +105,24 @@ func (e *served) failover(t *testing.T, c *capture, host string) (next string, t
 		t.Fatalf("%s took over, want %s", got, next)
 	}
 	at := map[string]time.Time{"whole": c.arrives(t, latencyPort, after)}
-	right, _, err := c.read(t.Context(), lab.Outside)
+	outside, err := c.taps[lab.Outside].Packets(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
+	right, _ := c.sort(outside)
 	// The last packet of the old host shows when its power went, to within the sending interval.
 	died := before
 	for _, p := range right {
-		if p.at.After(died) && p.at.Before(after) {
-			died = p.at
+		if p.At.After(died) && p.At.Before(after) {
+			died = p.At
 		}
 	}
 	at["host to wire"] = at["whole"]
-	out, err := e.Kin.Exec(t.Context(), next, "cat", file)
-	if err != nil {
-		t.Fatal(err)
+	steered, err := management.Packets(t.Context())
+	if err != nil || len(steered) == 0 {
+		t.Fatalf("packets at the management port of %s: %v, %v", next, steered, err)
 	}
-	for _, p := range packets(out) {
-		at["SB and flows"] = p.at
-	}
+	at["SB and flows"] = steered[0].At
 	for phase, find := range map[string]struct{ node, daemon, text string }{
 		"detect":     {lab.ControlPlane, "ovnkube-master", `"Reachability of a node changed" node="` + host + `" from="alive" to="dead"`},
 		"decide":     {lab.ControlPlane, "ovnkube-master", `"Host changed" egressService="` + lab.Namespace + "/" + e.name + `"`},

@@ -95,7 +95,7 @@ func (s *suite) beginLeak(t *testing.T, down time.Duration) *leakTest {
 	l.served = s.serve(t, "sender", leakIngress, func(eg *v1.EgressService) { eg.Spec.OnUnavailable = v1.UnavailableDrop })
 	l.programmed(t, "")
 	// From here on everything counts, including the pods' first packets.
-	l.capture = newCapture(t, s, fmt.Sprintf("%d-%[1]d", leakPort), leakIngress)
+	l.capture = newCapture(t, s, leakPort, leakPort, leakIngress)
 	for _, node := range nodes {
 		l.startPod(t, node)
 	}
@@ -153,7 +153,7 @@ func (l *leakTest) host(t *testing.T) string {
 func (l *leakTest) powerFailure(t *testing.T) {
 	host := l.host(t)
 	container := l.runs(t, host, "")
-	l.capture.release(host)
+	l.capture.release(t, host)
 	began := time.Now() // the power goes a little later, so the gap is an upper bound
 	if err := l.Kin.Node(t.Context(), "kill", host); err != nil {
 		t.Fatal(err)
@@ -180,7 +180,7 @@ func (l *leakTest) boot(t *testing.T, host, container string) {
 func (l *leakTest) reboot(t *testing.T) {
 	host := l.host(t)
 	container := l.runs(t, host, "")
-	l.capture.release(host)
+	l.capture.release(t, host)
 	if err := l.Kin.Node(t.Context(), "kill", host); err != nil {
 		t.Fatal(err)
 	}

@@ -41,7 +41,7 @@ func (s *suite) outage(t *testing.T) {
 	}
 	f.flow(t)
 	for range number("OUTAGES", 1) {
-		f.suffers(t, none, func() { f.beAway(t, g) })
+		f.suffers(t, "outage of the API server", none, func() { f.beAway(t, g) })
 		f.inspect(t)
 	}
 	t.Logf("longest time without an echo, of connections that were open and of new ones, in milliseconds:\n%s", f.table.String())

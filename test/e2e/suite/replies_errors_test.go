@@ -13,14 +13,18 @@ import (
 // closedPort is a UDP port of the Services on which no pod listens.
 const closedPort = speakPort + 1
 
+// unusedPort is a UDP port that no program sends to.
+const unusedPort = 7091
+
 // errors has outside clients send to a port on which no pod listens. The pods answer with ICMP errors,
 // which routers cannot recognize as replies: they may get lost, but none may leave with another
 // address than the one that the client sent to.
 func (all repliesTest) errors(t *testing.T) {
 	for _, r := range all {
-		// "Destination unreachable" about datagrams to the port.
-		filter := fmt.Sprintf("(icmp[0] == 3 and icmp[30:2] == %[1]d) or (icmp6 and ip6[40] == 1 and ip6[90:2] == %[1]d)", closedPort)
-		sent := newFilteredCapture(t, r.suite, filter, r.ingress)
+		// "Destination unreachable" about datagrams to the port, and datagrams to a port that nobody uses.
+		filter := fmt.Sprintf("(icmp[0] == 3 and icmp[30:2] == %[1]d) or (icmp6 and ip6[40] == 1 and ip6[90:2] == %[1]d) or udp dst port %[2]d",
+			closedPort, unusedPort)
+		sent := newFilteredCapture(t, r.suite, filter, unusedPort, r.ingress)
 		for _, to := range r.ways(t, "closed") {
 			if to.Port() != closedPort { // a node port: the node's address would be the right one
 				continue

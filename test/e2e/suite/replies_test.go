@@ -98,7 +98,7 @@ type replying struct {
 func (r *replying) start(t *testing.T) {
 	t.Helper()
 	ctx := t.Context()
-	r.capture = newFilteredCapture(t, r.suite, fmt.Sprintf("dst port %d", r.spoken), r.right)
+	r.capture = newFilteredCapture(t, r.suite, fmt.Sprintf("dst port %d", r.spoken), r.spoken, r.right)
 	for _, node := range nodes[1:] {
 		name := r.name + "-" + node
 		if err := r.StartSpeaker(ctx, name, node, r.labels, speakPort, lab.OutsideAddresses, r.spoken); err != nil {

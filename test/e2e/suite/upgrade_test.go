@@ -22,21 +22,26 @@ import (
 // latePort is the port of the server behind the gateways for the pods of a late policy.
 const latePort = 7060
 
-// handedOver are the gaps allowed when a node hands its egress addresses over and gets them back.
-var handedOver = gaps{noticed, noticed, noticed}
+// The gaps that are allowed in an upgrade.
+var (
+	// A node hands its egress addresses over and gets them back.
+	handedOver  = gaps{figures.Upgrade, figures.Upgrade, figures.Upgrade}
+	controllers = gaps{figures.Fault, figures.Fault, figures.Upgrade}
+	undisturbed = gaps{figures.Undisturbed, figures.Undisturbed, figures.Undisturbed}
+	restarted   = gaps{figures.SwitchRestart, figures.SwitchRestart, figures.SwitchRestart}
+)
 
-// upgraded are the workloads that a step of an upgrade replaces, with the gaps that are allowed and
-// what is measured.
+// upgraded are the workloads that a step of an upgrade replaces, with what is measured and the gaps
+// that are allowed.
 var upgraded = map[string]struct {
-	allowed gaps
 	figure  string
-	bound   figures.Bound
+	allowed gaps
 }{
-	"DaemonSet/ovnkube-node":    {handedOver, "upgrade of ovnkube on the nodes", figures.Upgrade},
-	"DaemonSet/ovn-controller":  {sessions, "upgrade of ovn-controller", figures.Upgrade},
-	"Deployment/ovnkube-master": {none, "upgrade of the master", figures.Undisturbed},
-	"Deployment/ovn-databases":  {none, "upgrade of the databases", figures.Undisturbed},
-	"Deployment/ovnkube-pki":    {none, "upgrade of ovnkube-pki", figures.Undisturbed},
+	"DaemonSet/ovnkube-node":    {"upgrade of ovnkube on the nodes", handedOver},
+	"DaemonSet/ovn-controller":  {"upgrade of ovn-controller", controllers},
+	"Deployment/ovnkube-master": {"upgrade of the master", undisturbed},
+	"Deployment/ovn-databases":  {"upgrade of the databases", undisturbed},
+	"Deployment/ovnkube-pki":    {"upgrade of ovnkube-pki", undisturbed},
 }
 
 // version is the rendered manifests of a version, with this cluster's settings.
@@ -221,11 +226,10 @@ func (u *upgrade) pass(t *testing.T, v version, workloads []string) {
 			}
 			w := upgraded[workload]
 			u.moved = false
-			u.suffers(t, w.allowed, func() {
+			u.suffers(t, w.figure, w.allowed, func() {
 				u.apply(t, v, func(name string) bool { return name == workload })
 				u.kubectl(t, "rollout", "status", strings.ToLower(workload), "--timeout=3m")
 			})
-			u.record(t, w.figure, w.bound)
 			u.runs(t, v, workload)
 			if master {
 				u.decides(t)
@@ -243,27 +247,18 @@ func (u *upgrade) pass(t *testing.T, v version, workloads []string) {
 
 // atOnce upgrades everything at once, as a single kubectl apply does.
 func (u *upgrade) atOnce(t *testing.T) {
-	u.suffers(t, handedOver, func() {
+	u.suffers(t, "upgrade of everything at once", handedOver, func() {
 		u.define(t, u.present)
 		u.apply(t, u.present, func(name string) bool { _, ok := upgraded[name]; return ok })
 		for workload := range upgraded {
 			u.kubectl(t, "rollout", "status", strings.ToLower(workload), "--timeout=5m")
 		}
 	})
-	u.record(t, "upgrade of everything at once", figures.Upgrade)
 	for workload := range upgraded {
 		u.runs(t, u.present, workload)
 	}
 	t.Run("Change", u.changes)
 	u.inspect(t)
-}
-
-// record records how long connections stalled in the last fault.
-func (u *upgrade) record(t *testing.T, name string, b figures.Bound) {
-	t.Helper()
-	figures.Record(t, name, b, u.longest.fresh)
-	b.Factor *= tcp
-	figures.Record(t, name+", open connections", b, u.longest.lasting)
 }
 
 // runs fails the test if a workload does not run the program of a version.
@@ -311,7 +306,7 @@ func (u *upgrade) switches(t *testing.T) {
 	for _, node := range nodes {
 		t.Run(node, func(t *testing.T) {
 			u.moved = false
-			u.suffers(t, refilled, func() {
+			u.suffers(t, "restart of Open vSwitch", restarted, func() {
 				for _, step := range [][2]string{{"stop", "ovs-vswitchd"}, {"restart", "ovsdb-server"}, {"start", "ovs-vswitchd"}} {
 					if err := u.Service(t.Context(), step[0], node, step[1]); err != nil {
 						t.Fatal(err)
@@ -319,7 +314,6 @@ func (u *upgrade) switches(t *testing.T) {
 				}
 			})
 			t.Logf("its egress addresses moved: %t", u.moved)
-			u.record(t, "restart of Open vSwitch", figures.SwitchRestart)
 			u.inspect(t)
 		})
 	}

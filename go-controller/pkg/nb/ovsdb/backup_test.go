@@ -26,7 +26,7 @@ func documented(t *testing.T, s *ovsdbtest.Server, command, file string) {
 	if !strings.Contains(string(text), command) || !strings.Contains(command, socket) {
 		t.Fatalf("docs/operations.md has no %q on %s", command, socket)
 	}
-	command = strings.NewReplacer(socket, s.Socket(), "nb.backup", file).Replace(command)
+	command = strings.NewReplacer(socket, s.Socket(), "/run/ovn/nb.backup", file, "nb.backup", file).Replace(command)
 	if out, err := exec.Command("sh", "-c", command).CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v: %s", command, err, out)
 	}
@@ -34,7 +34,7 @@ func documented(t *testing.T, s *ovsdbtest.Server, command, file string) {
 
 const (
 	backup  = "ovsdb-client backup unix:/run/ovn/ovnnb_db.sock >nb.backup"
-	restore = "ovsdb-client restore unix:/run/ovn/ovnnb_db.sock <nb.backup"
+	restore = "ovsdb-client restore unix:/run/ovn/ovnnb_db.sock </run/ovn/nb.backup"
 )
 
 // TestBackup restores a database while a master is connected, which notices the different
