@@ -35,6 +35,9 @@ type Table struct {
 	// Identity derives the owner of a row from its columns, for tables without
 	// external_ids; ok is false for foreign rows. The row ID is the key.
 	Identity func(model.Model) (owner nb.Owner, ok bool)
+	// Few is set for tables with few rows that hold many others. Such rows are read in place: a lookup would copy
+	// everything they hold.
+	Few bool
 	// Awaited reports whether nodes need to know when a change of a row has taken effect. Such a change also increments
 	// nb_cfg of NB_Global, and every ovn-controller publishes that value on its host once the flows are installed.
 	Awaited func(model.Model) bool

@@ -152,8 +152,8 @@ func (w *Writer) Owners(feature string) []nb.Owner {
 }
 
 // Rows returns the rows of o as they are in the database, with only ID and Model set.
-// Without a connection it returns the rows at the time it broke. The models are copies and
-// include the owner's external_ids.
+// Without a connection it returns the rows at the time it broke. The models
+// include the owner's external_ids; they must not be modified.
 func (w *Writer) Rows(o nb.Owner) []nb.Row {
 	w.client.mu.Lock()
 	last := w.client.last
