@@ -48,6 +48,7 @@ type column struct {
 	name      string
 	field     int  // index of the field in the model
 	reference bool // holds UUIDs
+	unbounded bool // a set or map of any size
 }
 
 // table is a Table with values derived from it and from the schema.
@@ -126,7 +127,9 @@ func newTable(lit Table, schema *ovsdb.TableSchema) *table {
 			t.ids = i
 		case slices.Contains(lit.Ignore, name), isReference(schema.Column(name)) && !slices.Contains(lit.Refs, name):
 		default:
-			t.columns = append(t.columns, column{name: name, field: i, reference: isReference(schema.Column(name))})
+			t.columns = append(t.columns, column{
+				name: name, field: i, reference: isReference(schema.Column(name)), unbounded: isUnbounded(schema.Column(name)),
+			})
 		}
 	}
 	for _, name := range slices.Concat(lit.Key, lit.Refs, lit.Ignore, lit.Notify) {
@@ -157,6 +160,10 @@ func isReference(c *ovsdb.ColumnSchema) bool {
 	}
 	target, err := c.TypeObj.Key.RefTable()
 	return err == nil && target != ""
+}
+
+func isUnbounded(c *ovsdb.ColumnSchema) bool {
+	return c.TypeObj != nil && c.TypeObj.Max() == ovsdb.Unlimited
 }
 
 // monitored lists the columns that the cache needs.
