@@ -90,7 +90,9 @@ func IndexPodNodes(inf cache.SharedIndexInformer) error {
 }
 
 // PodsOn returns the pods of a node that need a network.
-func PodsOn(indexer cache.Indexer, node string) []*corev1.Pod { return PodsIndexed(indexer, podsByNode, node) }
+func PodsOn(indexer cache.Indexer, node string) []*corev1.Pod {
+	return PodsIndexed(indexer, podsByNode, node)
+}
 
 // PodsIndexed returns the pods that have a value in an index of an informer.
 func PodsIndexed(indexer cache.Indexer, index, value string) []*corev1.Pod {
