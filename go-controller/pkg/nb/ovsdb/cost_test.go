@@ -186,3 +186,20 @@ func BenchmarkSet(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkOwners lists the owners of a feature with few rows while another has many.
+func BenchmarkOwners(b *testing.B) {
+	s := ovsdbtest.StartNB(b)
+	w := connect(b, ovsdb.Config{Address: s.Socket()})
+	fillGroup(b, w, 10000)
+	for _, feature := range []string{"network", "service"} {
+		b.Run(feature, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if len(w.Owners(feature)) == 0 {
+					b.Fatal("none")
+				}
+			}
+		})
+	}
+}

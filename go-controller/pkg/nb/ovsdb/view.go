@@ -174,8 +174,19 @@ func (v view) owners(f func(nb.Owner)) {
 	v.ownedRows(func(_ *table, o nb.Owner) { f(o) })
 }
 
-func (v view) ownedRows(f func(*table, nb.Owner)) {
-	for _, t := range tables {
+// ownersOf calls f for the owner of every row of a feature. It reads only the tables of the feature.
+func (v view) ownersOf(feature string, f func(nb.Owner)) {
+	v.ownedRowsIn(v.tables.of(feature), func(_ *table, o nb.Owner) {
+		if o.Feature == feature {
+			f(o)
+		}
+	})
+}
+
+func (v view) ownedRows(f func(*table, nb.Owner)) { v.ownedRowsIn(tables, f) }
+
+func (v view) ownedRowsIn(some []*table, f func(*table, nb.Owner)) {
+	for _, t := range some {
 		for _, m := range v.cache.Table(t.Name).RowsShallow() {
 			if o, _, ok := t.ownerOf(m); ok {
 				f(t, o)

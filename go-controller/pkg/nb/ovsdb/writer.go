@@ -138,11 +138,7 @@ func (w *Writer) Owners(feature string) []nb.Owner {
 	last := w.client.last
 	w.client.mu.Unlock()
 	seen := map[nb.Owner]bool{}
-	last.owners(func(o nb.Owner) {
-		if o.Feature == feature {
-			seen[o] = true
-		}
-	})
+	last.ownersOf(feature, func(o nb.Owner) { seen[o] = true })
 	owners := make([]nb.Owner, 0, len(seen))
 	for o := range seen {
 		owners = append(owners, o)
