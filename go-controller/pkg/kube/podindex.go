@@ -52,6 +52,7 @@ func NewNamespacePods(cs kubernetes.Interface, namespace string) (cache.SharedIn
 const (
 	podsByAddress = "address"
 	podsByLabel   = "label"
+	podsByNode    = "node" // those that need a network
 )
 
 // IndexPods adds the index that PodAt reads to a pod informer. It must be called
@@ -77,6 +78,33 @@ func PodAt(indexer cache.Indexer, namespace string, addr netip.Addr) *corev1.Pod
 }
 
 func addressKey(namespace string, a netip.Addr) string { return namespace + "/" + a.String() }
+
+// IndexPodNodes adds the index that PodsOn reads to a pod informer, like IndexPods.
+func IndexPodNodes(inf cache.SharedIndexInformer) error {
+	return AddIndex(inf, podsByNode, func(p *corev1.Pod) []string {
+		if !NeedsNetwork(p) {
+			return nil
+		}
+		return []string{p.Spec.NodeName}
+	})
+}
+
+// PodsOn returns the pods of a node that need a network.
+func PodsOn(indexer cache.Indexer, node string) []*corev1.Pod {
+	return PodsIndexed(indexer, podsByNode, node)
+}
+
+// PodsIndexed returns the pods that have a value in an index of an informer.
+func PodsIndexed(indexer cache.Indexer, index, value string) []*corev1.Pod {
+	objs, _ := indexer.ByIndex(index, value) // the only error is that there is no such index
+	pods := make([]*corev1.Pod, 0, len(objs))
+	for _, obj := range objs {
+		if p, ok := obj.(*corev1.Pod); ok {
+			pods = append(pods, p)
+		}
+	}
+	return pods
+}
 
 // IndexPodLabels adds the index that PodsSelected reads to a pod informer, like
 // IndexPods.

@@ -42,12 +42,8 @@ const (
 	reroutedTimeout = 10 * time.Second
 )
 
-// Indexes of the pods.
-const (
-	byNode      = "externalroute-by-node"      // pods that need a network
-	byNamespace = "externalroute-by-namespace" // all pods
-	announced   = "externalroute-announced"    // pods that claim to be gateways
-)
+// announced is the index of the pods that claim to be gateways.
+const announced = "externalroute-announced"
 
 // Writer writes rows and reports rows changed by others.
 type Writer = nb.Database
@@ -140,24 +136,14 @@ func New(deps Deps) (*Controller, error) {
 		sessions:         newSessions(),
 		steered:          newSteered(deps.Rerouted),
 	}
-	for name, keys := range map[string]func(*corev1.Pod) []string{
-		byNode: func(p *corev1.Pod) []string {
-			if !kube.NeedsNetwork(p) {
-				return nil
-			}
-			return []string{p.Spec.NodeName}
-		},
-		byNamespace: func(p *corev1.Pod) []string { return []string{p.Namespace} },
-		announced: func(p *corev1.Pod) []string {
-			if len(kube.RoutingNamespaces(p)) == 0 {
-				return nil
-			}
-			return []string{all}
-		},
-	} {
-		if err := kube.AddIndex(deps.Pods.Informer(), name, keys); err != nil {
-			return nil, err
+	err = errors.Join(kube.IndexPodNodes(deps.Pods.Informer()), kube.AddIndex(deps.Pods.Informer(), announced, func(p *corev1.Pod) []string {
+		if len(kube.RoutingNamespaces(p)) == 0 {
+			return nil
 		}
+		return []string{all}
+	}))
+	if err != nil {
+		return nil, err
 	}
 	c.decide = queue.New("externalroute-decide", c.reconcileAll)
 	c.nodes = queue.New(externalroute.Feature, c.reconcileNodes)

@@ -118,7 +118,7 @@ func (c *Controller) snapshot() (externalroute.Snapshot, error) {
 	if err != nil {
 		return externalroute.Snapshot{}, fmt.Errorf("list nodes: %w", err)
 	}
-	return Read(policies, namespaces, nodes, c.indexed(announced, all), c.podsIn, c.readyNodes(nodes)), nil
+	return Read(policies, namespaces, nodes, kube.PodsIndexed(c.pods, announced, all), c.podsIn, c.readyNodes(nodes)), nil
 }
 
 // readyNodes returns a function that reports which nodes count as ready; gateways are kept if Kubernetes
@@ -343,7 +343,7 @@ func (c *Controller) nodeRows(name string, plan externalroute.Plan) ([]nb.Row, e
 	}
 	var addrs []netip.Addr
 	served := map[string]bool{}
-	for _, p := range c.indexed(byNode, name) {
+	for _, p := range kube.PodsOn(c.pods, name) {
 		if len(plan.Hops[p.Namespace]) > 0 {
 			served[p.Namespace] = true
 		}

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/tools/cache"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/adminpolicybasedroute/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/externalroute"
@@ -179,16 +180,8 @@ func (c *Controller) nodesOf(namespaces []string) []string {
 	return slices.Sorted(maps.Keys(nodes))
 }
 
-func (c *Controller) podsIn(namespace string) []*corev1.Pod { return c.indexed(byNamespace, namespace) }
-
-// indexed reads an index created by New.
-func (c *Controller) indexed(index, value string) []*corev1.Pod {
-	objs, _ := c.pods.ByIndex(index, value)
-	pods := make([]*corev1.Pod, 0, len(objs))
-	for _, obj := range objs {
-		pods = append(pods, obj.(*corev1.Pod))
-	}
-	return pods
+func (c *Controller) podsIn(namespace string) []*corev1.Pod {
+	return kube.PodsIndexed(c.pods, cache.NamespaceIndex, namespace)
 }
 
 func (c *Controller) watchReports() error {

@@ -181,7 +181,7 @@ func shown(rows []nb.Row) []string {
 				}
 				columns = append(columns, fmt.Sprintf("%s=%v", column, clean))
 			case []string:
-				columns = append(columns, fmt.Sprintf("%s=%v", column, slices.Sorted(slices.Values(value))))
+				columns = append(columns, fmt.Sprintf("%s=%v", column, slices.Compact(slices.Sorted(slices.Values(value)))))
 			default:
 				columns = append(columns, fmt.Sprintf("%s=%v", column, value))
 			}

@@ -214,7 +214,7 @@ func (p *plan) placeUnderParent(w *wanted, newName func() string) error {
 		}
 		ref.uuid, holder = f.uuid, f.row
 	}
-	if w.have != nil && holder != nil && slices.Contains(ref.table.membersOf(holder, ref.column), w.uuid) {
+	if w.have != nil && holder != nil && p.view.holds(ref.table, holder, ref.column, w.uuid) {
 		return nil
 	}
 	w.parentRef = ref

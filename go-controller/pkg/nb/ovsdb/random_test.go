@@ -111,7 +111,37 @@ func (x *world) service(object string) []nb.Row {
 			Name: strings.ReplaceAll(object, "/", "_") + x.pick("", "_b"), Addresses: []string{x.pick("10.0.0.1", "10.0.0.2"), "10.0.0.3"}},
 		})
 	}
+	if x.some(0.7) {
+		rows = append(rows, x.large(object)...)
+	}
 	return rows
+}
+
+// large returns rows with large sets and maps, of which the writer sends only the elements that change.
+func (x *world) large(object string) []nb.Row {
+	name := strings.ReplaceAll(object, "/", "_") + "_large"
+	n, missing := x.rng.IntN(130), x.rng.IntN(130)
+	var addrs []string
+	vips, variables := map[string]string{}, map[string]string{}
+	for i := range n {
+		if i == missing {
+			continue
+		}
+		addrs = append(addrs, fmt.Sprintf("10.1.0.%d", i))
+		vips[fmt.Sprintf("10.96.0.1:%d", 1000+i)] = "10.244.0.3:80"
+		variables[fmt.Sprintf("V%d", i)] = "a"
+	}
+	if n > 0 {
+		addrs = append(addrs, fmt.Sprintf("10.1.0.%d", x.rng.IntN(n))) // perhaps twice
+		vips[fmt.Sprintf("10.96.0.1:%d", 1000+x.rng.IntN(n))] = x.pick("10.244.0.4:80", "10.244.0.5:80")
+		variables[fmt.Sprintf("V%d", x.rng.IntN(n))] = x.pick("b", "c")
+	}
+	x.rng.Shuffle(len(addrs), func(i, j int) { addrs[i], addrs[j] = addrs[j], addrs[i] })
+	return []nb.Row{
+		{ID: "large", Model: &nbdb.AddressSet{Name: name, Addresses: addrs}},
+		{ID: "large", Model: &nbdb.LoadBalancer{Name: name, Vips: vips}},
+		{ID: "large", Model: &nbdb.ChassisTemplateVar{Chassis: name, Variables: variables}},
+	}
 }
 
 // settle applies what every owner wants, as their keys would after errors and drift, until
@@ -143,7 +173,7 @@ func (x *world) settle(t *testing.T, w *ovsdb.Writer) {
 
 // vandalize makes changes such as users make with ovn-nbctl.
 func (x *world) vandalize(s *ovsdbtest.Server) {
-	table := x.pick("Logical_Router_Policy", "NAT", "Logical_Router_Port", "Logical_Switch", "Address_Set")
+	table := x.pick("Logical_Router_Policy", "NAT", "Logical_Router_Port", "Logical_Switch", "Address_Set", "Load_Balancer")
 	rows := strings.Fields(s.Nbctl("--bare", "--columns=_uuid", "list", table))
 	if len(rows) == 0 {
 		return
@@ -163,7 +193,20 @@ func (x *world) vandalize(s *ovsdbtest.Server) {
 	case "Logical_Switch":
 		s.Nbctl("--if-exists", "ls-del", uuid)
 	case "Address_Set":
-		s.Nbctl("clear", table, uuid, "addresses")
+		switch addr := fmt.Sprintf("10.1.0.%d", x.rng.IntN(130)); {
+		case x.some(0.3):
+			s.Nbctl("clear", table, uuid, "addresses")
+		case x.some(0.5):
+			s.Nbctl("add", table, uuid, "addresses", addr)
+		default:
+			s.Nbctl("remove", table, uuid, "addresses", addr)
+		}
+	case "Load_Balancer":
+		if port := 1000 + x.rng.IntN(130); x.some(0.5) {
+			s.Nbctl("set", table, uuid, fmt.Sprintf(`vips:"10.96.0.1:%d"="10.9.9.9:80"`, port))
+		} else {
+			s.Nbctl("remove", table, uuid, "vips", fmt.Sprintf(`"10.96.0.1:%d"`, port))
+		}
 	}
 }
 

@@ -60,7 +60,7 @@ func openSession(ctx context.Context, cfg Config, homes *tableIndex, events cach
 	if err = s.claim(ctx, cfg); err != nil {
 		return nil, err
 	}
-	s.view = view{s.data.Cache(), homes}
+	s.view = newView(s.data.Cache(), homes)
 	if s.view.cache == nil {
 		return nil, errSession
 	}

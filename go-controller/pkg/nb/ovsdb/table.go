@@ -35,6 +35,9 @@ type Table struct {
 	// Identity derives the owner of a row from its columns, for tables without
 	// external_ids; ok is false for foreign rows. The row ID is the key.
 	Identity func(model.Model) (owner nb.Owner, ok bool)
+	// Few is set for tables with few rows that hold many others. Such rows are read in place: a lookup would copy
+	// everything they hold.
+	Few bool
 	// Awaited reports whether nodes need to know when a change of a row has taken effect. Such a change also increments
 	// nb_cfg of NB_Global, and every ovn-controller publishes that value on its host once the flows are installed.
 	Awaited func(model.Model) bool
@@ -45,6 +48,7 @@ type column struct {
 	name      string
 	field     int  // index of the field in the model
 	reference bool // holds UUIDs
+	unbounded bool // a set or map of any size
 }
 
 // table is a Table with values derived from it and from the schema.
@@ -123,7 +127,9 @@ func newTable(lit Table, schema *ovsdb.TableSchema) *table {
 			t.ids = i
 		case slices.Contains(lit.Ignore, name), isReference(schema.Column(name)) && !slices.Contains(lit.Refs, name):
 		default:
-			t.columns = append(t.columns, column{name: name, field: i, reference: isReference(schema.Column(name))})
+			t.columns = append(t.columns, column{
+				name: name, field: i, reference: isReference(schema.Column(name)), unbounded: isUnbounded(schema.Column(name)),
+			})
 		}
 	}
 	for _, name := range slices.Concat(lit.Key, lit.Refs, lit.Ignore, lit.Notify) {
@@ -154,6 +160,10 @@ func isReference(c *ovsdb.ColumnSchema) bool {
 	}
 	target, err := c.TypeObj.Key.RefTable()
 	return err == nil && target != ""
+}
+
+func isUnbounded(c *ovsdb.ColumnSchema) bool {
+	return c.TypeObj != nil && c.TypeObj.Max() == ovsdb.Unlimited
 }
 
 // monitored lists the columns that the cache needs.

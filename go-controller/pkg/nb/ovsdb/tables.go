@@ -95,7 +95,7 @@ var literals = []Table{
 	},
 	{
 		Name: nbdb.LoadBalancerGroupTable, New: func() model.Model { return &nbdb.LoadBalancerGroup{} },
-		Key: []string{"name"}, Identity: groupOwner,
+		Key: []string{"name"}, Identity: groupOwner, Few: true,
 	},
 	{
 		Name: nbdb.ChassisTemplateVarTable, New: func() model.Model { return &nbdb.ChassisTemplateVar{} },

@@ -147,7 +147,8 @@ func (c *Client) Mark(ctx context.Context, rows []nb.Stored, marks []nb.Mark) (i
 			want = map[string]string{}
 		}
 		maps.Copy(want, ids)
-		if mutations := idMutations(idChange(have[m.UUID], want)); len(mutations) > 0 {
+		remove, insert := idChange(have[m.UUID], want)
+		if mutations := mapMutations("external_ids", remove, insert); len(mutations) > 0 {
 			ops = append(ops, ovsdb.Operation{Op: ovsdb.OperationMutate, Table: m.Table, Where: whereUUID(m.UUID), Mutations: mutations})
 		}
 	}

@@ -118,7 +118,7 @@ func (b *part) remove(thorough bool) {
 	}
 }
 
-// write adds the insertion of a new row, or the update of the columns that differ in an
+// write adds the insertion of a new row, or the change of the columns that differ in an
 // existing one.
 func (b *part) write(w *wanted) {
 	t, row := w.table, structOf(w.model)
@@ -139,17 +139,24 @@ func (b *part) write(w *wanted) {
 		return
 	}
 	values, have := ovsdb.Row{}, structOf(w.have.row)
+	var mutations []ovsdb.Mutation
 	for _, c := range t.columns {
-		if v := row.Field(c.field); !equalColumn(v, have.Field(c.field)) {
+		v := row.Field(c.field)
+		switch how := c.change(v, have.Field(c.field)); {
+		case how.mutations != nil:
+			mutations = append(mutations, how.mutations...)
+		case how.differs:
 			values[c.name] = c.toOVS(v)
 		}
 	}
-	var mutations []ovsdb.Mutation
+	if len(values)+len(mutations) > 0 {
+		b.await(t, w.have.row)
+	}
 	if w.ids != nil {
-		mutations = idMutations(idChange(t.idsOf(w.have.row), w.ids))
+		remove, insert := idChange(t.idsOf(w.have.row), w.ids)
+		mutations = append(mutations, mapMutations("external_ids", remove, insert)...)
 	}
 	if len(values) > 0 {
-		b.await(t, w.have.row)
 		b.addWrite(ovsdb.Operation{Op: ovsdb.OperationUpdate, Table: t.Name, Where: whereUUID(w.uuid), Row: values}, true)
 	}
 	if len(mutations) > 0 {
@@ -159,21 +166,6 @@ func (b *part) write(w *wanted) {
 		b.stats.Updated++
 		b.changed = append(b.changed, w)
 	}
-}
-
-func idMutations(remove []string, insert map[string]string) []ovsdb.Mutation {
-	var out []ovsdb.Mutation
-	if len(remove) > 0 {
-		keys := make([]any, len(remove))
-		for i, k := range remove {
-			keys[i] = k
-		}
-		out = append(out, *ovsdb.NewMutation("external_ids", ovsdb.MutateOperationDelete, wireSet(keys)))
-	}
-	if len(insert) > 0 {
-		out = append(out, *ovsdb.NewMutation("external_ids", ovsdb.MutateOperationInsert, wireMap(insert)))
-	}
-	return out
 }
 
 func mutate(c cell, how ovsdb.Mutator, refs []any) ovsdb.Operation {

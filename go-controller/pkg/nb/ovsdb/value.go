@@ -141,12 +141,14 @@ func hashValue(v reflect.Value) uint64 {
 		}
 		return mix(1, hashValue(v.Elem()))
 	case reflect.Slice:
-		if s, ok := v.Addr().Interface().(*[]string); ok && len(*s) > 1 {
-			v = reflect.ValueOf(sortedSet(*s))
+		hashes := make([]uint64, v.Len())
+		for i := range hashes {
+			hashes[i] = mix(1, hashValue(v.Index(i)))
 		}
+		slices.Sort(hashes) // hashes are faster to sort than what they are of
 		var sum uint64
-		for i := range v.Len() {
-			sum += mix(1, hashValue(v.Index(i)))
+		for _, h := range slices.Compact(hashes) {
+			sum += h
 		}
 		return sum
 	case reflect.Map:

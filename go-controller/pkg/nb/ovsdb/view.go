@@ -13,10 +13,53 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
 )
 
-// view reads the cache of one session. It returns copies.
+// view reads the cache of one session. The rows that it returns must not be modified: some are
+// those of the cache, which replaces rows instead of changing them.
 type view struct {
-	cache  *cache.TableCache
-	tables *tableIndex
+	cache   *cache.TableCache
+	tables  *tableIndex
+	members *memberships
+}
+
+func newView(rows *cache.TableCache, tables *tableIndex) view {
+	return view{cache: rows, tables: tables, members: &memberships{byCell: map[cell]membership{}}}
+}
+
+// memberships remembers what rows hold, so that each of the thousands of owners whose rows are in
+// one cell need not search it. It is for rows that the view does not copy.
+type memberships struct {
+	mu     sync.Mutex
+	byCell map[cell]membership
+}
+
+// membership is what one row holds.
+type membership struct {
+	row model.Model
+	set map[string]bool // nil until it is asked a second time: a row that changes each time is better searched
+}
+
+// holds reports whether a column of a row of t contains a reference to another row.
+func (v view) holds(t *table, row model.Model, column, uuid string) bool {
+	all := t.membersOf(row, column)
+	if !t.Few {
+		return slices.Contains(all, uuid)
+	}
+	at := cell{t.Name, t.uuidOf(row), column}
+	v.members.mu.Lock()
+	defer v.members.mu.Unlock()
+	m := v.members.byCell[at]
+	if m.row != row { // the row has changed, or is asked for the first time
+		v.members.byCell[at] = membership{row: row}
+		return slices.Contains(all, uuid)
+	}
+	if m.set == nil {
+		m.set = make(map[string]bool, len(all))
+		for _, member := range all {
+			m.set[member] = true
+		}
+		v.members.byCell[at] = m
+	}
+	return m.set[uuid]
 }
 
 // tableIndex holds the tables in which each feature has, or once had, rows. It saves
@@ -106,9 +149,15 @@ func (v view) inSlot(s nb.Slot) (map[nb.Owner]found, error) {
 // named returns the rows of t with a key: more than one only if the schema does not enforce
 // uniqueness.
 func (v view) named(t *table, key string) ([]found, error) {
-	rows, err := v.cache.Table(t.Name).RowsByModels([]model.Model{t.probeKey(key)})
-	if err != nil {
-		return nil, fmt.Errorf("look up %s %q: %w", t.Name, key, err)
+	var rows map[string]model.Model
+	if t.Few {
+		rows = v.cache.Table(t.Name).RowsShallow()
+	} else {
+		var err error
+		rows, err = v.cache.Table(t.Name).RowsByModels([]model.Model{t.probeKey(key)})
+		if err != nil {
+			return nil, fmt.Errorf("look up %s %q: %w", t.Name, key, err)
+		}
 	}
 	var out []found
 	for uuid, m := range rows {
@@ -125,8 +174,19 @@ func (v view) owners(f func(nb.Owner)) {
 	v.ownedRows(func(_ *table, o nb.Owner) { f(o) })
 }
 
-func (v view) ownedRows(f func(*table, nb.Owner)) {
-	for _, t := range tables {
+// ownersOf calls f for the owner of every row of a feature. It reads only the tables of the feature.
+func (v view) ownersOf(feature string, f func(nb.Owner)) {
+	v.ownedRowsIn(v.tables.of(feature), func(_ *table, o nb.Owner) {
+		if o.Feature == feature {
+			f(o)
+		}
+	})
+}
+
+func (v view) ownedRows(f func(*table, nb.Owner)) { v.ownedRowsIn(tables, f) }
+
+func (v view) ownedRowsIn(some []*table, f func(*table, nb.Owner)) {
+	for _, t := range some {
 		for _, m := range v.cache.Table(t.Name).RowsShallow() {
 			if o, _, ok := t.ownerOf(m); ok {
 				f(t, o)

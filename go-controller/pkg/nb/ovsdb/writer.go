@@ -138,11 +138,7 @@ func (w *Writer) Owners(feature string) []nb.Owner {
 	last := w.client.last
 	w.client.mu.Unlock()
 	seen := map[nb.Owner]bool{}
-	last.owners(func(o nb.Owner) {
-		if o.Feature == feature {
-			seen[o] = true
-		}
-	})
+	last.ownersOf(feature, func(o nb.Owner) { seen[o] = true })
 	owners := make([]nb.Owner, 0, len(seen))
 	for o := range seen {
 		owners = append(owners, o)
@@ -152,8 +148,8 @@ func (w *Writer) Owners(feature string) []nb.Owner {
 }
 
 // Rows returns the rows of o as they are in the database, with only ID and Model set.
-// Without a connection it returns the rows at the time it broke. The models are copies and
-// include the owner's external_ids.
+// Without a connection it returns the rows at the time it broke. The models
+// include the owner's external_ids; they must not be modified.
 func (w *Writer) Rows(o nb.Owner) []nb.Row {
 	w.client.mu.Lock()
 	last := w.client.last

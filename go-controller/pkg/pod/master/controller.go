@@ -3,7 +3,6 @@ package master
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -17,7 +16,6 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
-	"k8s.io/klog/v2"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
@@ -30,9 +28,6 @@ import (
 // the database, and the writer combines all waiting changes into one transaction: with few
 // workers, a start takes thousands of transactions, each of which triggers a pass of ovn-northd.
 const workers = 64
-
-// byNode is the index of the pods that need a network by their node.
-const byNode = "pod-network-by-node"
 
 // Egress writes its own rows for pods whose egress traffic it steers.
 type Egress interface {
@@ -97,7 +92,7 @@ func New(d Deps) (*Controller, error) {
 		replaced: map[string]replaced{}, mirrorless: map[string]time.Time{},
 	}
 	c.queue = queue.New("pod", c.reconcile)
-	if err := kube.AddIndex(d.Pods.Informer(), byNode, nodeOf); err != nil {
+	if err := kube.IndexPodNodes(d.Pods.Informer()); err != nil {
 		return nil, err
 	}
 	if err := c.queue.Watch(d.Nodes.Informer(), nodeKeys); err != nil {
@@ -127,14 +122,6 @@ func (c *Controller) OnAddressesChanged(f func(pod, node string)) {
 
 // Run runs the controller until ctx is done.
 func (c *Controller) Run(ctx context.Context) error { return c.queue.Run(ctx, workers) }
-
-// nodeOf is the index function of byNode.
-func nodeOf(p *corev1.Pod) []string {
-	if kube.NeedsNetwork(p) {
-		return []string{p.Spec.NodeName}
-	}
-	return nil
-}
 
 // Attempted is closed when everything found at start-up has been reconciled once.
 func (c *Controller) Attempted() <-chan struct{} { return c.queue.Attempted() }
@@ -231,11 +218,7 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 		return c.reconcilePod(ctx, key)
 	}
 	c.queue.Enqueue(c.adopt(key)...)
-	pods, err := c.podsOn(key)
-	if err != nil {
-		return err
-	}
-	for _, p := range pods {
+	for _, p := range kube.PodsOn(c.pods, key) {
 		c.queue.Enqueue(kube.PodKey(p))
 	}
 	return nil
@@ -249,13 +232,9 @@ func (c *Controller) adopt(name string, stale ...stalePort) []string {
 		return c.alloc.SetNode(name, nil, nil)
 	}
 	node, _ := c.decoded.Node(n) // the network controller reports parse errors
-	pods, err := c.podsOn(name)
-	if err != nil {
-		klog.ErrorS(err, "Cannot list the pods of a node", "node", name)
-	}
 	var claims []pod.Claim
 	keep := map[pod.Holder]string{}
-	for _, p := range pods {
+	for _, p := range kube.PodsOn(c.pods, name) {
 		if c.alloc.IsReserved(holder(p)) {
 			continue // its reservation takes precedence over other sources
 		}
@@ -277,18 +256,6 @@ func (c *Controller) adopt(name string, stale ...stalePort) []string {
 		c.keepMAC(claim.Holder, claim.Addrs, keep[claim.Holder], node)
 	}
 	return wake
-}
-
-func (c *Controller) podsOn(node string) ([]*corev1.Pod, error) {
-	objs, err := c.pods.ByIndex(byNode, node)
-	if err != nil {
-		return nil, fmt.Errorf("list pods of node %s: %w", node, err)
-	}
-	pods := make([]*corev1.Pod, 0, len(objs))
-	for _, obj := range objs {
-		pods = append(pods, obj.(*corev1.Pod))
-	}
-	return pods, nil
 }
 
 // lookup returns a pod that needs a network, or nil if there is none.
