@@ -112,6 +112,27 @@ func (s *Set[K, V]) contribute(contributor string, want map[K]V) map[K]bool {
 	return mine
 }
 
+// Drop deletes the objects selected by which that no contributor wants, even before Sweep. A
+// contributor uses it for what an earlier run left and must not wait for Sweep. An object that could
+// not be deleted is one that the contributor dropped: its next Apply returns the error.
+func (s *Set[K, V]) Drop(ctx context.Context, contributor string, which func(K) bool) error {
+	have, err := s.kernel.List(ctx)
+	if err != nil {
+		return fmt.Errorf("list %s: %w", s.name, err)
+	}
+	maps.DeleteFunc(have, func(k K, _ V) bool { return !which(k) })
+	if len(have) == 0 {
+		return nil
+	}
+	s.mu.Lock()
+	s.drops++
+	for k := range have {
+		s.gone[k] = dropped{by: contributor, at: s.drops}
+	}
+	s.mu.Unlock()
+	return s.pass(ctx, which)
+}
+
 // Sweep implements Writer.
 func (s *Set[K, V]) Sweep(ctx context.Context) error {
 	s.mu.Lock()

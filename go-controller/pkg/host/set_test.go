@@ -331,3 +331,39 @@ func TestSetDropDuringPass(t *testing.T) {
 		t.Errorf("the kernel has %v: %v", kernel.Objects(), err)
 	}
 }
+
+// TestSetDropsLeftovers: a contributor can have objects of an earlier run deleted before the sweep,
+// unless somebody wants them; a failure is reported until they are deleted.
+func TestSetDropsLeftovers(t *testing.T) {
+	k := hostfake.NewKernel(map[int]string{1: "a", 2: "b", 3: "c"})
+	s := newSet(k)
+	if err := s.Apply(t.Context(), "b", map[int]string{2: "b"}); err != nil {
+		t.Fatal(err)
+	}
+	broken := errors.New("broken")
+	k.Fail = func(op string, _ int) error {
+		if op == "delete" {
+			return broken
+		}
+		return nil
+	}
+	drop := func() error { return s.Drop(t.Context(), "a", func(key int) bool { return key < 3 }) }
+	if err := drop(); !errors.Is(err, broken) {
+		t.Errorf("a failed drop returns %v", err)
+	}
+	if err := s.Apply(t.Context(), "a", nil); !errors.Is(err, broken) {
+		t.Errorf("after a failed drop, Apply returns %v", err)
+	}
+	k.Fail = nil
+	for range 2 {
+		if err := drop(); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := k.Objects(), map[int]string{2: "b", 3: "c"}; !maps.Equal(got, want) {
+			t.Errorf("kernel has %v, want %v", got, want)
+		}
+	}
+	if got := k.Writes(); got != 1 {
+		t.Errorf("%d writes", got)
+	}
+}

@@ -19,6 +19,9 @@ const byLabel = "egressip-by-label"
 // byHeld is the index of EgressIPs by the addresses in their nodes' status entries.
 const byHeld = "egressip-by-held"
 
+// byRecorded is the index of nodes by the addresses on secondary networks that they may have on their links.
+const byRecorded = "node-by-recorded"
+
 // addIndexes adds the indexes with which chosen finds pods, and formerHolders the EgressIPs
 // that had an address.
 func (c *Controller) addIndexes() error {
@@ -38,6 +41,17 @@ func (c *Controller) addIndexes() error {
 				held = append(held, a.String())
 			}
 			return held
+		}),
+		kube.AddIndex(c.deps.Nodes.Informer(), byRecorded, func(n *corev1.Node) []string {
+			recorded, err := kube.EgressIPAddresses(n)
+			if err != nil {
+				klog.V(4).InfoS("Node has an annotation that cannot be read", "node", n.Name, "err", err)
+			}
+			texts := make([]string, 0, len(recorded))
+			for _, a := range recorded {
+				texts = append(texts, a.String())
+			}
+			return texts
 		}),
 	)
 }

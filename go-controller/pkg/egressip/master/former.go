@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
 )
@@ -37,6 +39,16 @@ func (c *Controller) formerHolders(key string, d egressip.Decision, known v1.Egr
 			}
 			for _, node := range c.decode(e).Holders[a] {
 				add(a, node)
+			}
+		}
+		// A new leader has not seen EgressIPs that were deleted before, but the record outlives them.
+		nodes, err := c.deps.Nodes.Informer().GetIndexer().ByIndex(byRecorded, a.String())
+		if err != nil {
+			return nil, fmt.Errorf("find nodes that had address %s: %w", a, err)
+		}
+		for _, obj := range nodes {
+			if n, ok := obj.(*corev1.Node); ok {
+				add(a, n.Name)
 			}
 		}
 	}

@@ -61,3 +61,27 @@ func TestAddressChangesHands(t *testing.T) {
 		}
 	}
 }
+
+// TestFormerHolderAfterRestart: a new leader has not seen the EgressIP for which a node got an address on a
+// secondary network. The node's record of such addresses says that it may still have it.
+func TestFormerHolderAfterRestart(t *testing.T) {
+	const addr = "172.19.0.33"
+	w := serving(t, addr)
+	first := w.holder(prod, addr)
+	w.freeze(first, true)
+	w.changeNode(first, func(n *corev1.Node) {
+		delete(n.Labels, kube.LabelEgressAssignable)
+		n.Annotations[kube.AnnotationEgressIPAddresses] = kube.FormatEgressIPAddresses(addrs(addr))
+	})
+	w.stop()
+	w.remove(egress(prod, nil))
+	w.start()
+	w.create(egress("next", []v1.Address{addr}))
+	w.eventually("the next EgressIP to have it", func() bool { return w.holder("next", addr) == other(first) })
+	w.eventually("the status to say who has it", func() bool { return w.reason("next", v1.ConditionProgrammed) == egressip.ReasonWaitingForNode })
+	if e := w.get("next"); !egressip.Answers(e.Status, first, addrs(addr)[0]) || egressip.Answers(e.Status, other(first), addrs(addr)[0]) {
+		t.Errorf("words %+v", e.Status.Programmed)
+	}
+	w.freeze(first, false)
+	w.programmed("next")
+}

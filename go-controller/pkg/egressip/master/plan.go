@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -193,19 +194,20 @@ func (c *Controller) deletePod(w *work, key string, st *podState) {
 		st.left = time.Now()
 	}
 	portGone := len(c.deps.Given(key, "")) == 0
-	portRemoved := c.podStates.portRemoved(st)
+	portRemoved := c.podStates.portRemoved(st, st.uid)
 	rest := podStartTimeout - time.Since(st.left)
 	// The node of a pod that was deleted while no master ran is unknown; it may still have the pod's port.
 	unknown, gone := st.node == "", false
 	if !unknown {
 		_, gone = c.chassis(st.node)
 	}
-	if !gone && !portRemoved && rest > 0 && len(c.deps.Writer.Rows(egressip.Owner(key))) > 0 {
+	sends := !gone && !portRemoved
+	if (sends || !c.formerGone(st)) && rest > 0 && len(c.deps.Writer.Rows(egressip.Owner(key))) > 0 {
 		if unknown { // as for other pods that have policies
 			c.deps.Rerouted.Set(key, egressip.StateOf(c.deps.Writer.Rows(egressip.Owner(key))).Addrs())
 		}
-		if portGone && !unknown { // otherwise pod/master calls Look when it is
-			c.await(w.waits, key, st.node, reached{portGone: true, flushed: true})
+		if sends && portGone && !unknown { // otherwise pod/master calls Look when it is
+			c.await(w.waits, key, st.node, reached{portGone: true, uid: st.uid, flushed: true})
 		}
 		c.pods.EnqueueAfter(rest, key)
 		return
@@ -223,19 +225,21 @@ func (c *Controller) Look(key string) { c.pods.Enqueue(key) }
 
 // removeRows removes the rows of a pod that no EgressIP has any more: first the policies,
 // and once their removal is in force the translations.
-func (c *Controller) removeRows(w *work, key string, st *podState, p *corev1.Pod) {
+func (c *Controller) removeRows(w *work, key string, st *podState, p *corev1.Pod, addrs []netip.Addr) {
 	c.statuses.Enqueue(c.members.Set(key, nil, nil)...)
-	now := egressip.StateOf(c.deps.Writer.Rows(egressip.Owner(key)))
+	now, earlier := c.rows(key, addrs)
+	former := c.keepFormer(w, key, st, earlier)
 	if !st.known {
 		st.begin(now.Clone(), now)
 	}
 	plan := egressip.Steering{Pod: egressip.Pod{Addrs: now.Addrs()}, Now: now, Applied: st.applied, Unconfirmed: st.unconfirmed()}.Plan()
 	kept := c.keepLocalSNAT(key, st.node, now, &plan)
 	st.writes(now, plan.Want)
-	w.write(key, plan.Want.Rows(), func() {
+	w.write(key, slices.Concat(plan.Want.Rows(), former.Rows()), func() {
 		st.wrote(plan.Want)
+		st.keptFormer(former)
 		c.auditPod(key, p, nil, plan.Want, nil, audit.ReasonNotSelected)
-		c.deps.Rerouted.Set(key, nil)
+		c.deps.Rerouted.Set(key, former.Addrs())
 		c.statuses.Enqueue(c.podStates.leaves(key)...)
 		c.statuses.Enqueue(c.podStates.free(key)...)
 		if c.awaitPlan(w.waits, key, st, p.Spec.NodeName, plan); !plan.Self && !kept {
@@ -258,25 +262,28 @@ func (c *Controller) planPod(w *work, key string, st *podState, p *corev1.Pod, a
 		return
 	}
 	if len(keys) == 0 {
-		c.removeRows(w, key, st, p)
+		c.removeRows(w, key, st, p, addrs)
 		return
 	}
 	c.statuses.Enqueue(c.members.Set(key, keys, addrs)...)
 	decision := c.podStates.decision(keys[0])
-	s, ok := c.planInput(key, st, keys[0], pod)
+	now, earlier := c.rows(key, addrs)
+	s, ok := c.planInput(st, keys[0], pod, now)
 	if !ok { // placement will enqueue it
 		return
 	}
 	plan := s.Plan()
 	c.keepLocalSNAT(key, st.node, s.Now, &plan)
+	former := c.keepFormer(w, key, st, earlier)
 	// The addresses of an earlier pod of that name stay until its policies are removed.
-	c.deps.Rerouted.Set(key, noreroute.Union(addrs, s.Now.Addrs()))
+	c.deps.Rerouted.Set(key, noreroute.Union(addrs, earlier.Addrs()))
 	w.rerouted = append(w.rerouted, key)
 	st.writes(s.Now, plan.Want)
-	w.write(key, plan.Want.Rows(), func() {
+	w.write(key, slices.Concat(plan.Want.Rows(), former.Rows()), func() {
 		st.wrote(plan.Want)
+		st.keptFormer(former)
 		c.auditPod(key, p, addrs, plan.Want, keys, "")
-		c.deps.Rerouted.Set(key, addrs)
+		c.deps.Rerouted.Set(key, noreroute.Union(addrs, former.Addrs()))
 		c.updateGates(key, st, p, plan.StartGate(pod))
 		c.awaitPlan(w.waits, key, st, p.Spec.NodeName, plan)
 		c.statuses.Enqueue(c.podStates.planned(key, keys[0], decision, plan.Done, s.Translated())...)
@@ -296,7 +303,7 @@ func (c *Controller) observe(st *podState, p *corev1.Pod) egressip.Pod {
 
 // planInput collects the input for planning a pod; false while there is no decision
 // for its EgressIP.
-func (c *Controller) planInput(key string, st *podState, name string, pod egressip.Pod) (egressip.Steering, bool) {
+func (c *Controller) planInput(st *podState, name string, pod egressip.Pod, now egressip.State) (egressip.Steering, bool) {
 	d, ok := c.decisions.of(name)
 	if !ok {
 		return egressip.Steering{}, false
@@ -309,7 +316,7 @@ func (c *Controller) planInput(key string, st *podState, name string, pod egress
 		EgressIP: c.decode(obj),
 		Pod:      pod,
 		Paths:    d.Paths(c.written.known(obj), pod.Addrs, c.digest(name), c.live),
-		Now:      egressip.StateOf(c.deps.Writer.Rows(egressip.Owner(key))),
+		Now:      now,
 		Owned:    c.decisions.owned,
 	}
 	// On the first pass the rows in the database count as in force, unless the pod waits.

@@ -44,6 +44,7 @@ type podState struct {
 	written, confirmed uint64
 	node               string
 	left               time.Time // when we learned of the pod's deletion; zero: the pod exists
+	former             formerPod
 }
 
 // begin sets the state in force on the first pass. If the database has a translation that no policy leads to,
@@ -76,7 +77,8 @@ type reached struct {
 	policies map[netip.Addr]egressip.Policy
 	number   uint64 // of the write of the policies
 	nats     map[egressip.Site]netip.Addr
-	portGone bool // of the pod's own chassis, which has removed its port
+	portGone bool // of the pod's own chassis, which has removed the port of the pod with this UID
+	uid      types.UID
 	// flushed: the previous flows must be flushed from the chassis' datapath, too.
 	flushed bool
 }
@@ -117,7 +119,7 @@ func (s *podStates) clean(keys ...string) {
 	defer s.mu.Unlock()
 	for _, key := range keys {
 		st := s.byKey[key]
-		if st != nil && st.uid == "" && st.left.IsZero() && st.gate == (startGate{}) && len(st.waits) == 0 && st.port == nil {
+		if st != nil && st.uid == "" && st.left.IsZero() && st.former == (formerPod{}) && st.gate == (startGate{}) && len(st.waits) == 0 && st.port == nil {
 			delete(s.byKey, key)
 		}
 	}
@@ -157,7 +159,9 @@ func (s *podStates) observe(st *podState, p *corev1.Pod) (held bool, rest time.D
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if st.uid != kube.PodUID(p) {
-		st.uid, st.applied, st.known, st.reached = kube.PodUID(p), egressip.NewState(), false, nil
+		st.succeed()
+		st.uid, st.applied, st.known = kube.PodUID(p), egressip.NewState(), false
+		st.reached = slices.DeleteFunc(st.reached, func(r reached) bool { return !r.portGone })
 	}
 	st.node, st.left = p.Spec.NodeName, time.Time{}
 	for _, r := range st.reached {
@@ -165,6 +169,7 @@ func (s *podStates) observe(st *podState, p *corev1.Pod) (held bool, rest time.D
 			st.applied.Policies, st.confirmed = r.policies, r.number
 		}
 		maps.Copy(st.applied.NATs, r.nats)
+		st.former.gone = st.former.gone || r.of(st.former.uid)
 	}
 	st.reached = nil
 	if st.gate.uid != p.UID {
@@ -175,11 +180,12 @@ func (s *podStates) observe(st *podState, p *corev1.Pod) (held bool, rest time.D
 	return st.gate.uid == p.UID && !st.gate.open, podStartTimeout - time.Since(st.gate.since)
 }
 
-// portRemoved reports whether the chassis of a pod is known to have processed the removal of its port.
-func (s *podStates) portRemoved(st *podState) bool {
+// portRemoved reports whether the chassis of the pod with a UID is known to have processed the removal of its
+// port.
+func (s *podStates) portRemoved(st *podState, uid types.UID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.ContainsFunc(st.reached, func(r reached) bool { return r.portGone })
+	return slices.ContainsFunc(st.reached, func(r reached) bool { return r.of(uid) })
 }
 
 // end clears the state of a deleted pod, which clean then removes.
@@ -187,6 +193,7 @@ func (s *podStates) end(st *podState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st.uid, st.applied, st.known, st.left, st.reached, st.gate = "", egressip.NewState(), false, time.Time{}, nil, startGate{}
+	st.former = formerPod{}
 }
 
 // pending sets the gate of a pod that is about to get its addresses.

@@ -37,7 +37,7 @@ type waiter struct {
 // await makes a pod wait for the chassis of a node, unless it already waits for it.
 // Afterwards the pod's key is enqueued again, and also sees changes made meanwhile.
 func (c *Controller) await(w waiters, key, node string, r reached) {
-	what := fmt.Sprint(node, r.own, r.portGone)
+	what := fmt.Sprint(node, r.own, r.portGone, r.uid)
 	st, ok := c.podStates.wait(key, what)
 	if !ok {
 		return

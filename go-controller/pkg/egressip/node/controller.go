@@ -401,9 +401,15 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 		c.forget(key)
 		return nil
 	}
-	c.queue.MarkSynced(key)
-	if a, key := c.holdsStill(e, after); key != "" {
-		return fmt.Errorf("report %s as released: EgressIP %s still has it", a, key)
+	still, holder := c.holdsStill(e, after)
+	if holder == "" {
+		if err := c.dropLeft(ctx, e, after); err != nil {
+			return err
+		}
+	}
+	c.queue.MarkSynced(key) // not earlier: what is left is recognized by the record, which is trimmed afterwards
+	if holder != "" {
+		return fmt.Errorf("report %s as released: EgressIP %s still has it", still, holder)
 	}
 	next.awaiting = c.awaiting(e, assignment, next)
 	return c.patchNodeStatus(ctx, e, c.nodeStatus(after, next))

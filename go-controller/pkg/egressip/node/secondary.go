@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/panics"
@@ -23,7 +24,7 @@ const linkSettleTime = 50 * time.Millisecond
 
 // Kernel is the host's networking state for addresses on secondary networks.
 type Kernel struct {
-	Addrs    host.Writer[host.Address, host.AddressUse]
+	Addrs    Addresses
 	Routes   host.Writer[host.Route, host.Hop]
 	IPRules  host.Writer[host.IPRule, struct{}]
 	Settings host.Writer[string, string]
@@ -36,6 +37,13 @@ type Kernel struct {
 	// Flush deletes the connections whose translation is stale, and the bridge's
 	// connection tracking entries for addresses that are no longer assigned here.
 	Flush func(ctx context.Context, stale func(src, to netip.Addr) bool, ended []netip.Addr) error
+}
+
+// Addresses writes addresses on links.
+type Addresses interface {
+	host.Writer[host.Address, host.AddressUse]
+	// Drop deletes the selected addresses that no contributor wants, even before Sweep.
+	Drop(ctx context.Context, contributor string, which func(host.Address) bool) error
 }
 
 // linkState is the target state for the secondary addresses of an EgressIP.
@@ -121,6 +129,26 @@ func (c *Controller) leave(ctx context.Context, key string, before state, next l
 	}
 	if err := c.deps.Kernel.Addrs.Apply(ctx, egressip.Contributor(key), stay); err != nil {
 		return fmt.Errorf("take the addresses of EgressIP %s off the host: %w", key, err)
+	}
+	return nil
+}
+
+// dropLeft removes addresses from the host that this node is about to remove from its status entry of
+// an EgressIP, but that this run has never held: an earlier run left them.
+func (c *Controller) dropLeft(ctx context.Context, e *v1.EgressIP, after state) error {
+	status, _ := egressip.NodeStatusOf(e.Status, c.deps.Node)
+	left := map[netip.Addr]bool{}
+	for _, text := range status.EgressIPs {
+		if a, err := netip.ParseAddr(text); err == nil && !after.held[a] && c.deps.Record.Has(a) {
+			left[a] = true
+		}
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	err := c.deps.Kernel.Addrs.Drop(ctx, egressip.Contributor(e.Name), func(a host.Address) bool { return left[a.Prefix.Addr()] })
+	if err != nil {
+		return fmt.Errorf("take addresses of EgressIP %s that an earlier run left off the host: %w", e.Name, err)
 	}
 	return nil
 }

@@ -1,8 +1,10 @@
 package node
 
 import (
+	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -11,6 +13,7 @@ import (
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/hostfake"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/golden"
 )
 
@@ -158,6 +161,51 @@ func TestSecondaryRestart(t *testing.T) {
 			t.Errorf("patched: %v", a)
 		}
 	}
+}
+
+// TestSecondaryMovedWhileStopped: a node that was not running when an address moved reports the
+// release only once the address is off the link, and does not wait for the sweep to remove it.
+func TestSecondaryMovedWhileStopped(t *testing.T) {
+	w := newWorld(t, secondary("10.10.10.5 "+self, "fd10::5 "+self))
+	stop := w.start()
+	w.saysEventually("prod", self+" 10.10.10.5 fd10::5")
+	stop()
+	w.change("prod", func(e *v1.EgressIP) { give(e, "10.10.10.5 "+other, "fd10::5 "+self) })
+	var failed atomic.Bool
+	w.addrs.Fail = func(op string, _ host.Address) error {
+		if op == "delete" && !failed.Swap(true) {
+			if got := w.words("prod"); !slices.Equal(got, []string{self + " 10.10.10.5 fd10::5"}) {
+				t.Errorf("says %q before the address is off the link", got)
+			}
+			return errors.New("not now")
+		}
+		return nil
+	}
+	w.start()
+	w.saysEventually("prod", self+" fd10::5")
+	if got := hostfake.DumpAddresses(w.addrs.Objects()); got != "dummy fd10::5/128 deprecated\n" || !failed.Load() {
+		t.Errorf("reported as released with\n%s", got)
+	}
+}
+
+// TestSecondaryPassedOnWhileStopped: an address that this node holds for another EgressIP since it was
+// stopped stays on the link.
+func TestSecondaryPassedOnWhileStopped(t *testing.T) {
+	w := newWorld(t, secondary("10.10.10.5 "+self))
+	stop := w.start()
+	w.saysEventually("prod", self+" 10.10.10.5")
+	stop()
+	w.change("prod", func(e *v1.EgressIP) { e.Status.Items = nil })
+	next := object("next", []string{"10.10.10.5"}, []string{"10.10.10.5 " + self}, self+" 10.10.10.5")
+	if _, err := w.api.EgressIPV1().EgressIPs().Create(t.Context(), next, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	before := w.writes()
+	_, stop = w.run()
+	if got := w.writes(); got != before || w.addrs.Objects()[host.Address{Link: "dummy", Prefix: prefixes("10.10.10.5/32")[0]}] == (host.AddressUse{}) {
+		t.Errorf("%d writes, and has\n%s", got-before, w.dump())
+	}
+	stop()
 }
 
 // TestLinkLost: a node releases the addresses of a lost link, reports the reason, and takes them
