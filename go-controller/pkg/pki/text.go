@@ -178,6 +178,12 @@ func parseCerts(text []byte) (out []*x509.Certificate) {
 	return out
 }
 
+// IssuedBy reports whether some certificate in a PEM text names the given authority as its issuer. An authority is its
+// own issuer.
+func IssuedBy(authority string, text []byte) bool {
+	return slices.ContainsFunc(parseCerts(text), func(c *x509.Certificate) bool { return c.Issuer.CommonName == authority })
+}
+
 // Accept writes the answer to a request: the certificate, then the authorities to trust, one of which signed it. It
 // refuses a certificate for another key.
 func (d Dir) Accept(name string, answer []byte) (*x509.Certificate, error) {
