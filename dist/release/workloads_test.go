@@ -19,14 +19,26 @@ type workload struct {
 }
 
 type podSpec struct {
-	InitContainers, Containers []struct {
-		Name      string
-		Resources struct{ Requests map[string]string }
-	}
-	Tolerations []struct {
+	InitContainers []container `yaml:"initContainers"`
+	Containers     []container
+	Tolerations    []struct {
 		Key, Effect       string
 		TolerationSeconds *int `yaml:"tolerationSeconds"`
 	}
+}
+
+type container struct {
+	Name          string
+	Command, Args []string
+	Resources     struct{ Requests map[string]string }
+
+	ReadinessProbe *probe `yaml:"readinessProbe"`
+	LivenessProbe  *probe `yaml:"livenessProbe"`
+}
+
+type probe struct {
+	Exec           struct{ Command []string }
+	TimeoutSeconds int `yaml:"timeoutSeconds"`
 }
 
 // workloads returns the workloads of an overlay.
@@ -62,6 +74,31 @@ func TestRequests(t *testing.T) {
 			for _, c := range append(w.Spec.Template.Spec.InitContainers, w.Spec.Template.Spec.Containers...) {
 				if r := c.Resources.Requests; r["cpu"] == "" || r["memory"] == "" {
 					t.Errorf("%s: container %s of %s requests %v", overlay, c.Name, w.Metadata.Name, r)
+				}
+			}
+		}
+	}
+}
+
+// TestProbes: every daemon says whether it is ready, and gives up before kubelet does. Only ovnkube, whose /healthz says
+// that it cannot continue, is restarted because of a probe: a switch or database that is merely slow must not be.
+func TestProbes(t *testing.T) {
+	for _, overlay := range []string{"local", "shared", "ha", "kin"} {
+		for _, w := range workloads(t, overlay) {
+			for _, c := range w.Spec.Template.Spec.Containers {
+				if c.Name == "ovnkube-pki" { // an issuer that does not answer is noticed by those who ask it
+					continue
+				}
+				if c.ReadinessProbe == nil {
+					t.Errorf("%s: container %s of %s has no readiness probe", overlay, c.Name, w.Metadata.Name)
+					continue
+				}
+				if ovnkube := strings.HasPrefix(c.Name, "ovnkube-"); (c.LivenessProbe != nil) != ovnkube {
+					t.Errorf("%s: container %s has a liveness probe: %t", overlay, c.Name, c.LivenessProbe != nil)
+				}
+				args := c.ReadinessProbe.Exec.Command
+				if len(args) > 0 && (!slices.Contains(args, "--timeout=5") || c.ReadinessProbe.TimeoutSeconds <= 5) {
+					t.Errorf("%s: container %s: %q, and kubelet waits for %d seconds", overlay, c.Name, args, c.ReadinessProbe.TimeoutSeconds)
 				}
 			}
 		}
