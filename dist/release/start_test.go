@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -178,5 +179,70 @@ func TestReadiness(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestSchema: a database is converted to a newer schema of the image, and never to an older one: that would delete the
+// columns that only the newer version has, with their content, although the older programs do not mind them.
+func TestSchema(t *testing.T) {
+	h := newHost(t)
+	text, err := os.ReadFile("/usr/share/ovn/ovn-nb.ovsschema")
+	if err != nil {
+		t.Fatal(err)
+	}
+	schema := func(version, column string) string {
+		var s map[string]any
+		if err := json.Unmarshal(text, &s); err != nil {
+			t.Fatal(err)
+		}
+		if version != "" {
+			s["version"] = version
+		}
+		if column != "" {
+			s["tables"].(map[string]any)["NB_Global"].(map[string]any)["columns"].(map[string]any)[column] = map[string]any{"type": "string"}
+		}
+		out, err := json.Marshal(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return write(t, map[string]string{"schema": string(out)}) + "/schema"
+	}
+	query := func(args ...string) string {
+		t.Helper()
+		out, err := h.run(args...)
+		if err != nil {
+			t.Fatalf("%q: %v, %s", args, err, out)
+		}
+		return strings.TrimSpace(out)
+	}
+	const file, socket = "/var/lib/ovn/ovnnb_db.db", "unix:/run/ovn/ovnnb_db.sock"
+	ours := query("ovsdb-tool", "schema-version", "/usr/share/ovn/ovn-nb.ovsschema")
+	for _, c := range []struct{ name, version, column, want string }{
+		{"none", "", "", ours},
+		{"the same", ours, "", ours},
+		{"older", "1.10.0", "", ours},
+		{"newer", "100.2.0", "future", "100.2.0"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			query("rm", "-f", file)
+			if c.version != "" {
+				query("ovsdb-tool", "create", file, schema(c.version, c.column))
+				query("ovsdb-tool", "transact", file, `["OVN_Northbound",{"op":"insert","table":"NB_Global","row":{"name":"kept"}}]`)
+			}
+			stop, output := h.start("nb")
+			h.becomes("the database serves", output, "ovsdb-client", "--timeout=5", "wait", socket, "OVN_Northbound", "connected")
+			if got := query("ovsdb-client", "get-schema-version", socket, "OVN_Northbound"); got != c.want {
+				t.Errorf("schema %s, want %s\n%s", got, c.want, output())
+			}
+			if c.version != "" {
+				if got := query("ovn-nbctl", "--db="+socket, "get", "NB_Global", ".", "name"); got != "kept" {
+					t.Errorf("content %q", got)
+				}
+			}
+			if told := strings.Contains(output(), "not converted"); told != (c.column != "") {
+				t.Errorf("said that it does not convert: %t\n%s", told, output())
+			}
+			stop()
+		})
 	}
 }
