@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -72,15 +73,27 @@ func (h *host) run(args ...string) (string, error) {
 	return string(out), err
 }
 
+// restrict returns the command that runs another one with the privileges of a container.
+func restrict(s securityContext) []string {
+	if s.Privileged {
+		return nil
+	}
+	bounding := "-all"
+	for _, c := range s.Capabilities.Add {
+		bounding += ",+" + strings.ToLower(c)
+	}
+	return []string{"setpriv", "--no-new-privs", "--inh-caps=-all", "--bounding-set=" + bounding}
+}
+
 // start runs the entry point of a container. The returned function ends it.
-func (h *host) start(args ...string) (stop func(), output func() string) {
+func (h *host) start(privileges []string, args ...string) (stop func(), output func() string) {
 	h.t.Helper()
 	script, err := filepath.Abs("../images/start")
 	if err != nil {
 		h.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	cmd := h.command(ctx, append([]string{script}, args...)...)
+	cmd := h.command(ctx, slices.Concat(privileges, []string{script}, args)...)
 	log, err := os.Create(filepath.Join(h.t.TempDir(), "log"))
 	if err != nil {
 		h.t.Fatal(err)
@@ -132,7 +145,7 @@ func hasty(p *probe) (out []string) {
 	return out
 }
 
-// TestReadiness: each daemon is ready when it runs, and not ready any more when it has ended.
+// TestReadiness: each daemon, with the privileges of its container, is ready when it runs, and not ready any more when it has ended.
 func TestReadiness(t *testing.T) {
 	h := newHost(t)
 	stops := map[string]func(){}
@@ -158,7 +171,7 @@ func TestReadiness(t *testing.T) {
 				if out, err := h.run(hasty(c.ReadinessProbe)...); err == nil {
 					t.Errorf("%s is ready before it runs: %s", c.Args[0], out)
 				}
-				stop, output := h.start(c.Args...)
+				stop, output := h.start(restrict(c.Security), c.Args...)
 				stops[c.Args[0]] = stop
 				h.becomes(c.Args[0]+" becomes ready", output, c.ReadinessProbe.Exec.Command...)
 			}
@@ -229,7 +242,7 @@ func TestSchema(t *testing.T) {
 				query("ovsdb-tool", "create", file, schema(c.version, c.column))
 				query("ovsdb-tool", "transact", file, `["OVN_Northbound",{"op":"insert","table":"NB_Global","row":{"name":"kept"}}]`)
 			}
-			stop, output := h.start("nb")
+			stop, output := h.start(nil, "nb")
 			h.becomes("the database serves", output, "ovsdb-client", "--timeout=5", "wait", socket, "OVN_Northbound", "connected")
 			if got := query("ovsdb-client", "get-schema-version", socket, "OVN_Northbound"); got != c.want {
 				t.Errorf("schema %s, want %s\n%s", got, c.want, output())

@@ -21,6 +21,7 @@ type workload struct {
 type podSpec struct {
 	InitContainers []container `yaml:"initContainers"`
 	Containers     []container
+	Security       securityContext `yaml:"securityContext"`
 	Tolerations    []struct {
 		Key, Effect       string
 		TolerationSeconds *int `yaml:"tolerationSeconds"`
@@ -32,8 +33,16 @@ type container struct {
 	Command, Args []string
 	Resources     struct{ Requests map[string]string }
 
-	ReadinessProbe *probe `yaml:"readinessProbe"`
-	LivenessProbe  *probe `yaml:"livenessProbe"`
+	Security       securityContext `yaml:"securityContext"`
+	ReadinessProbe *probe          `yaml:"readinessProbe"`
+	LivenessProbe  *probe          `yaml:"livenessProbe"`
+}
+
+type securityContext struct {
+	Privileged               bool
+	AllowPrivilegeEscalation *bool `yaml:"allowPrivilegeEscalation"`
+	Capabilities             struct{ Add, Drop []string }
+	SeccompProfile           struct{ Type string } `yaml:"seccompProfile"`
 }
 
 type probe struct {
@@ -99,6 +108,33 @@ func TestProbes(t *testing.T) {
 				args := c.ReadinessProbe.Exec.Command
 				if len(args) > 0 && (!slices.Contains(args, "--timeout=5") || c.ReadinessProbe.TimeoutSeconds <= 5) {
 					t.Errorf("%s: container %s: %q, and kubelet waits for %d seconds", overlay, c.Name, args, c.ReadinessProbe.TimeoutSeconds)
+				}
+			}
+		}
+	}
+}
+
+// TestPrivileges: containers are either privileged, because they configure the network of the host, or have almost no
+// privileges.
+func TestPrivileges(t *testing.T) {
+	privileged := []string{"ovs-vswitchd", "ovsdb-server", "ovn-controller", "ovnkube-node"} // ovsdb-server: shares its socket with these
+	for _, overlay := range []string{"local", "shared", "ha", "kin"} {
+		for _, w := range workloads(t, overlay) {
+			pod := w.Spec.Template.Spec
+			for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
+				s := c.Security
+				if s.Privileged != slices.Contains(privileged, c.Name) {
+					t.Errorf("%s: container %s is privileged: %t", overlay, c.Name, s.Privileged)
+				}
+				if s.Privileged {
+					continue
+				}
+				if s.AllowPrivilegeEscalation == nil || *s.AllowPrivilegeEscalation || !slices.Equal(s.Capabilities.Drop, []string{"ALL"}) ||
+					slices.ContainsFunc(s.Capabilities.Add, func(c string) bool { return c != "DAC_OVERRIDE" }) {
+					t.Errorf("%s: container %s of %s has privileges: %+v", overlay, c.Name, w.Metadata.Name, s)
+				}
+				if s.SeccompProfile.Type != "RuntimeDefault" && pod.Security.SeccompProfile.Type != "RuntimeDefault" {
+					t.Errorf("%s: container %s of %s may use all system calls", overlay, c.Name, w.Metadata.Name)
 				}
 			}
 		}
