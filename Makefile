@@ -18,7 +18,8 @@ COMMIT := $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X $(VERSION_PACKAGE).Version=$(VERSION) -X $(VERSION_PACKAGE).Commit=$(COMMIT)
 
 # Everything compiled without the race detector uses the same settings, so that
-# builds, linter and tests share packages in the build cache.
+# linter and tests share packages in the build cache. What is in the image does not depend on
+# the directory of the repository: -trimpath.
 export CGO_ENABLED := 0
 
 KIN := $(BIN)/kin
@@ -35,7 +36,7 @@ help: ## Show this help
 
 .PHONY: build
 build: ## Build ovnkube, ovn-k8s-cni-overlay and kin into _output/bin (static)
-	cd go-controller && go build -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/...
+	cd go-controller && go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/...
 	cd contrib/kin && go build -ldflags '-s -w' -o $(BIN)/ ./cmd/...
 
 PREFIX ?= /usr/local
