@@ -36,6 +36,9 @@ type container struct {
 	Security       securityContext `yaml:"securityContext"`
 	ReadinessProbe *probe          `yaml:"readinessProbe"`
 	LivenessProbe  *probe          `yaml:"livenessProbe"`
+	Lifecycle      struct {
+		PreStop struct{ Exec struct{ Command []string } } `yaml:"preStop"`
+	}
 }
 
 type securityContext struct {
@@ -138,6 +141,26 @@ func TestPrivileges(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestSwitchDuringHandover: the kubelet of a node that is shut down ends the switch together with ovnkube, which takes
+// up to six seconds to hand over egress addresses.
+func TestSwitchDuringHandover(t *testing.T) {
+	found := 0
+	for _, w := range workloads(t, "shared") {
+		if w.Metadata.Name != "openvswitch" {
+			continue
+		}
+		for _, c := range w.Spec.Template.Spec.Containers {
+			found++
+			if got := c.Lifecycle.PreStop.Exec.Command; !slices.Equal(got, []string{"sleep", "6"}) {
+				t.Errorf("container %s runs %q before it is stopped", c.Name, got)
+			}
+		}
+	}
+	if found != 2 {
+		t.Errorf("%d containers of the switch", found)
 	}
 }
 
