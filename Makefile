@@ -86,7 +86,8 @@ $(GOLANGCI_LINT): go-controller/hack/tools/go.mod go-controller/hack/tools/go.su
 	cd go-controller/hack/tools && go build -ldflags '-s -w' -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
 .PHONY: lint
-lint: $(GOLANGCI_LINT) ## Run golangci-lint, with the import walls, over every module
+lint: $(GOLANGCI_LINT) ## Run golangci-lint, with the import walls, over every module, and shellcheck over the scripts
+	@git ls-files '*.sh' .ci/run dist/images/start | xargs shellcheck --external-sources --severity=warning
 	@for module in $(MODULES); do \
 		echo "lint: $$module"; \
 		(cd $$module && $(GOLANGCI_LINT) run --allow-parallel-runners -c $(CURDIR)/.golangci.yml ./...); \
