@@ -18,7 +18,8 @@ COMMIT := $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X $(VERSION_PACKAGE).Version=$(VERSION) -X $(VERSION_PACKAGE).Commit=$(COMMIT)
 
 # Everything compiled without the race detector uses the same settings, so that
-# builds, linter and tests share packages in the build cache.
+# linter and tests share packages in the build cache. What is in the image does not depend on
+# the directory of the repository: -trimpath.
 export CGO_ENABLED := 0
 
 KIN := $(BIN)/kin
@@ -35,7 +36,7 @@ help: ## Show this help
 
 .PHONY: build
 build: ## Build ovnkube, ovn-k8s-cni-overlay and kin into _output/bin (static)
-	cd go-controller && go build -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/...
+	cd go-controller && go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/...
 	cd contrib/kin && go build -ldflags '-s -w' -o $(BIN)/ ./cmd/...
 
 PREFIX ?= /usr/local
@@ -85,7 +86,8 @@ $(GOLANGCI_LINT): go-controller/hack/tools/go.mod go-controller/hack/tools/go.su
 	cd go-controller/hack/tools && go build -ldflags '-s -w' -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
 .PHONY: lint
-lint: $(GOLANGCI_LINT) ## Run golangci-lint, with the import walls, over every module
+lint: $(GOLANGCI_LINT) ## Run golangci-lint, with the import walls, over every module, and shellcheck over the scripts
+	@git ls-files '*.sh' .ci/run dist/images/start | xargs shellcheck --external-sources --severity=warning
 	@for module in $(MODULES); do \
 		echo "lint: $$module"; \
 		(cd $$module && $(GOLANGCI_LINT) run --allow-parallel-runners -c $(CURDIR)/.golangci.yml ./...); \

@@ -18,6 +18,7 @@ PACKAGES=(
 	mmdebstrap                      # the container image, without a container engine
 	prometheus                      # promtool, which checks metrics, alerts and their tests
 	openssl                         # certificates in the tests of TLS connections
+	shellcheck                      # make lint
 	tcpdump                         # to inspect what a test saw
 )
 declare -A UNITS=( # the daemons that a package would start

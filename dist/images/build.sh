@@ -7,7 +7,7 @@
 #   IMAGE=ovnkube:latest                # name of the image, with a tag
 #   IMAGE_ROOT=DIRECTORY/image-root     # where the unpacked packages are kept
 #
-# The same packages and the same commit give the same bytes.
+# The same packages and the same commit give the same bytes, wherever the repository is.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 OUT=$(realpath "${1:?usage: dist/images/build.sh DIRECTORY}")

@@ -288,3 +288,27 @@ func TestNoRelease(t *testing.T) {
 		})
 	}
 }
+
+// TestReproducible: whatever builds the programs of an image or a release leaves out where and from which state of git
+// that happened; the version is given.
+func TestReproducible(t *testing.T) {
+	for _, file := range []string{"../../Makefile", "../images/Dockerfile", "release.sh"} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := 0
+		for line := range strings.Lines(strings.ReplaceAll(string(text), "\\\n", "")) {
+			if !strings.Contains(line, "go build") || !strings.Contains(line, "./cmd/ovnkube") && !strings.Contains(line, "cd go-controller && ") {
+				continue
+			}
+			found++
+			if !strings.Contains(line, "go build -trimpath -buildvcs=false ") {
+				t.Errorf("%s: %s", file, line)
+			}
+		}
+		if found != 1 {
+			t.Errorf("%s builds the programs %d times", file, found)
+		}
+	}
+}

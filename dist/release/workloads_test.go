@@ -19,14 +19,38 @@ type workload struct {
 }
 
 type podSpec struct {
-	InitContainers, Containers []struct {
-		Name      string
-		Resources struct{ Requests map[string]string }
-	}
-	Tolerations []struct {
+	InitContainers []container `yaml:"initContainers"`
+	Containers     []container
+	Security       securityContext `yaml:"securityContext"`
+	Tolerations    []struct {
 		Key, Effect       string
 		TolerationSeconds *int `yaml:"tolerationSeconds"`
 	}
+}
+
+type container struct {
+	Name          string
+	Command, Args []string
+	Resources     struct{ Requests map[string]string }
+
+	Security       securityContext `yaml:"securityContext"`
+	ReadinessProbe *probe          `yaml:"readinessProbe"`
+	LivenessProbe  *probe          `yaml:"livenessProbe"`
+	Lifecycle      struct {
+		PreStop struct{ Exec struct{ Command []string } } `yaml:"preStop"`
+	}
+}
+
+type securityContext struct {
+	Privileged               bool
+	AllowPrivilegeEscalation *bool `yaml:"allowPrivilegeEscalation"`
+	Capabilities             struct{ Add, Drop []string }
+	SeccompProfile           struct{ Type string } `yaml:"seccompProfile"`
+}
+
+type probe struct {
+	Exec           struct{ Command []string }
+	TimeoutSeconds int `yaml:"timeoutSeconds"`
 }
 
 // workloads returns the workloads of an overlay.
@@ -65,6 +89,78 @@ func TestRequests(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestProbes: every daemon says whether it is ready, and gives up before kubelet does. Only ovnkube, whose /healthz says
+// that it cannot continue, is restarted because of a probe: a switch or database that is merely slow must not be.
+func TestProbes(t *testing.T) {
+	for _, overlay := range []string{"local", "shared", "ha", "kin"} {
+		for _, w := range workloads(t, overlay) {
+			for _, c := range w.Spec.Template.Spec.Containers {
+				if c.Name == "ovnkube-pki" { // an issuer that does not answer is noticed by those who ask it
+					continue
+				}
+				if c.ReadinessProbe == nil {
+					t.Errorf("%s: container %s of %s has no readiness probe", overlay, c.Name, w.Metadata.Name)
+					continue
+				}
+				if ovnkube := strings.HasPrefix(c.Name, "ovnkube-"); (c.LivenessProbe != nil) != ovnkube {
+					t.Errorf("%s: container %s has a liveness probe: %t", overlay, c.Name, c.LivenessProbe != nil)
+				}
+				args := c.ReadinessProbe.Exec.Command
+				if len(args) > 0 && (!slices.Contains(args, "--timeout=5") || c.ReadinessProbe.TimeoutSeconds <= 5) {
+					t.Errorf("%s: container %s: %q, and kubelet waits for %d seconds", overlay, c.Name, args, c.ReadinessProbe.TimeoutSeconds)
+				}
+			}
+		}
+	}
+}
+
+// TestPrivileges: containers are either privileged, because they configure the network of the host, or have almost no
+// privileges.
+func TestPrivileges(t *testing.T) {
+	privileged := []string{"ovs-vswitchd", "ovsdb-server", "ovn-controller", "ovnkube-node"} // ovsdb-server: shares its socket with these
+	for _, overlay := range []string{"local", "shared", "ha", "kin"} {
+		for _, w := range workloads(t, overlay) {
+			pod := w.Spec.Template.Spec
+			for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
+				s := c.Security
+				if s.Privileged != slices.Contains(privileged, c.Name) {
+					t.Errorf("%s: container %s is privileged: %t", overlay, c.Name, s.Privileged)
+				}
+				if s.Privileged {
+					continue
+				}
+				if s.AllowPrivilegeEscalation == nil || *s.AllowPrivilegeEscalation || !slices.Equal(s.Capabilities.Drop, []string{"ALL"}) ||
+					slices.ContainsFunc(s.Capabilities.Add, func(c string) bool { return c != "DAC_OVERRIDE" }) {
+					t.Errorf("%s: container %s of %s has privileges: %+v", overlay, c.Name, w.Metadata.Name, s)
+				}
+				if s.SeccompProfile.Type != "RuntimeDefault" && pod.Security.SeccompProfile.Type != "RuntimeDefault" {
+					t.Errorf("%s: container %s of %s may use all system calls", overlay, c.Name, w.Metadata.Name)
+				}
+			}
+		}
+	}
+}
+
+// TestSwitchDuringHandover: the kubelet of a node that is shut down ends the switch together with ovnkube, which takes
+// up to six seconds to hand over egress addresses.
+func TestSwitchDuringHandover(t *testing.T) {
+	found := 0
+	for _, w := range workloads(t, "shared") {
+		if w.Metadata.Name != "openvswitch" {
+			continue
+		}
+		for _, c := range w.Spec.Template.Spec.Containers {
+			found++
+			if got := c.Lifecycle.PreStop.Exec.Command; !slices.Equal(got, []string{"sleep", "6"}) {
+				t.Errorf("container %s runs %q before it is stopped", c.Name, got)
+			}
+		}
+	}
+	if found != 2 {
+		t.Errorf("%d containers of the switch", found)
 	}
 }
 

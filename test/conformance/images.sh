@@ -52,7 +52,7 @@ printf 'root:x:0:0:root:/:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n' >
 printf 'root:x:0:\nnogroup:x:65534:\n' >"$ROOT/etc/group"
 printf 'passwd: files\ngroup: files\nhosts: files dns\n' >"$ROOT/etc/nsswitch.conf"
 mkdir -p "$ROOT/uploads"
-mkdir -p -m 1777 "$ROOT/tmp"
+mkdir -p "$ROOT/tmp" && chmod 1777 "$ROOT/tmp"
 cp "$BUILT/agnhost" "$BUILT/coredns" "$PORTER/localhost.crt" "$PORTER/localhost.key" "$ROOT/"
 mapfile -t NAMES < <(named 'agnhost|jessie-dnsutils|busybox|nginx|httpd')
 "$KIN" build image "${NAMES[@]}" --entrypoint /agnhost --command pause "$ROOT" "$ARCHIVES/tools.tar"

@@ -18,5 +18,5 @@ if [[ -e _output/image-root ]]; then
 fi
 IMAGE=ovnkube:earlier IMAGE_ROOT=$directory/image-root make -C "$directory/source" image OUT="$directory"
 mv "$directory/source/dist" "$directory/dist"
-rm -rf "$directory/source" "$directory/bin"
+rm -rf "${directory:?}/source" "${directory:?}/bin"
 echo "$revision" >"$directory/revision"

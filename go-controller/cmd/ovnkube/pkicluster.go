@@ -5,7 +5,11 @@ import (
 	"fmt"
 
 	"github.com/urfave/cli/v2"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/record"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/app"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/config"
@@ -26,7 +30,11 @@ func (p *pkiCommand) clusterCommands(command func(name, usage string, action cli
 
 func (p *pkiCommand) serve(c *cli.Context) error {
 	return inCluster(c, p.configFile, func(ctx context.Context, kube kubernetes.Interface) error {
-		return cluster.Issuer{Client: kube, Namespace: p.namespace, Now: p.now}.Run(ctx)
+		broadcaster := record.NewBroadcaster()
+		defer broadcaster.Shutdown()
+		broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: kube.CoreV1().Events("")})
+		events := broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "ovnkube-pki"})
+		return cluster.Issuer{Client: kube, Namespace: p.namespace, Now: p.now, Events: events}.Run(ctx)
 	})
 }
 

@@ -27,6 +27,7 @@ func scrape() string {
 	s.Checks(func() map[string]error { return map[string]error{"northbound": nil} })
 	s.Failing(func() map[string]int { return map[string]int{"pod": 1} })
 	s.Panics(func() map[string]uint64 { return map[string]uint64{"pod": 1} })
+	s.Certificates(func() map[string]time.Time { return map[string]time.Time{"/etc/ovn/pki/ovn-cert.pem": time.Now()} })
 	s.Repaired(func() map[string]uint64 { return map[string]uint64{"routes": 1} })
 	dropped := map[string]func() (uint64, error){"host": func() (uint64, error) { return 1, nil }}
 	s.Unsnatted(dropped)

@@ -307,7 +307,10 @@ func TestSettingsOfTheInstallation(t *testing.T) {
 		if !found {
 			t.Fatalf("%s: there is no ovnkube.conf", page)
 		}
-		cfg, notices, err := config.Load(config.Sources{File: &config.File{Name: "ovnkube.conf", Data: []byte(data)}})
+		cfg, notices, err := config.Load(config.Sources{
+			File:  &config.File{Name: "ovnkube.conf", Data: []byte(data)},
+			Flags: map[string]string{"sb-cert-common-name": "sb"}, // as in the manifests
+		})
 		if err != nil || len(notices) > 0 {
 			t.Fatalf("%s: %v, notices %v", page, err, notices)
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -165,5 +166,6 @@ func newEnv(cfg config.Config) (*Env, error) {
 	env.Metrics.Failing(queue.Failing)
 	env.Metrics.Waiting(waits.Counts)
 	env.Metrics.Panics(panics.Counts)
+	env.Metrics.Certificates(func() map[string]time.Time { return expirations(cfg) })
 	return env, nil
 }

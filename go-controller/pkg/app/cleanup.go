@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -40,6 +41,7 @@ func cleanupNode(ctx context.Context, cfg config.Config, name string) error {
 func cleanHost(ctx context.Context, cfg config.Config, name string, switches ovs.Client, files ...string) error {
 	gateway := gatewaynode.Cleaner{OVS: switches, ControllerIDs: config.OVNControllerIDNames(), Node: name, StateFile: stateFile}
 	var errs []error
+	var doubtful []string // addresses that may be ours
 	for _, step := range []struct {
 		what string
 		do   func(context.Context) error
@@ -48,7 +50,10 @@ func cleanHost(ctx context.Context, cfg config.Config, name string, switches ovs
 		{"iptables chains", iptables.Cleanup},
 		{"ip rules", iprule.NewSet().Sweep}, // an empty set deletes everything that we own
 		{"routes", route.NewSet().Sweep},
-		{"egress addresses, annotations and labels", func(ctx context.Context) error { return cleanupRecord(ctx, cfg, name) }},
+		{"egress addresses, annotations and labels", func(ctx context.Context) (err error) {
+			doubtful, err = cleanupRecord(ctx, cfg, name)
+			return err
+		}},
 		{"bridges, ports and addresses", gateway.Cleanup},
 		{"the guard", func(context.Context) error { return snatguard.Remove() }},
 	} {
@@ -64,6 +69,11 @@ func cleanHost(ctx context.Context, cfg config.Config, name string, switches ovs
 	for _, path := range files {
 		errs = append(errs, os.RemoveAll(path))
 	}
+	if len(doubtful) > 0 {
+		errs = append(errs, fmt.Errorf("node %s does not exist, so it is not known which addresses were its egress addresses. All else was removed. "+
+			"If this host has another name, repeat the command with that; if not, remove those of these addresses that are not the host's own: %s",
+			name, strings.Join(doubtful, ", ")))
+	}
 	return errors.Join(errs...)
 }
 
@@ -72,35 +82,37 @@ func cleanHost(ctx context.Context, cfg config.Config, name string, switches ovs
 const cleanupTimeout = 10 * time.Second
 
 // cleanupRecord removes the recorded egress addresses from the host's links, and from the Node
-// object everything that masters and the node have written to it.
-func cleanupRecord(ctx context.Context, cfg config.Config, name string) error {
+// object everything that masters and the node have written to it. If the object does not exist, it returns the
+// addresses of the host that may be egress addresses.
+func cleanupRecord(ctx context.Context, cfg config.Config, name string) ([]string, error) {
 	rc, err := restConfig(cfg.Kubernetes, serviceAccountDir)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	cs, err := kubeClient(rc)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
 	defer cancel()
 	node, err := cs.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return nil
+		klog.InfoS("The Node does not exist, and with it the record of egress addresses", "node", name)
+		return addr.Single()
 	}
 	if err != nil {
-		return fmt.Errorf("read node %s: %w", name, err)
+		return nil, fmt.Errorf("read node %s: %w", name, err)
 	}
 	addrs, err := kube.EgressIPAddresses(node)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := addr.NewSet(addr.New(func() []netip.Addr { return addrs })).Sweep(ctx); err != nil {
-		return err
+		return nil, err
 	}
 	if err := kube.PatchNode(ctx, cs, node, kube.Unpublish(node)); err != nil {
-		return err
+		return nil, err
 	}
-	return kube.RemoveNodeCondition(ctx, cs, node, corev1.NodeNetworkUnavailable,
+	return nil, kube.RemoveNodeCondition(ctx, cs, node, corev1.NodeNetworkUnavailable,
 		network.ReasonReady, network.ReasonNoSubnet, network.ReasonNoJoinAddress, network.ReasonRefused, network.ReasonFailing)
 }

@@ -48,7 +48,7 @@ func (a *nodeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // TestCleanHost: everything that a node creates is removed, of each kind, and foreign objects stay.
-// Cleanup succeeds a second time, even if the Node no longer exists.
+// Cleanup succeeds a second time, even if the Node no longer exists; then it names the addresses that may be left.
 func TestCleanHost(t *testing.T) {
 	api := &nodeAPI{node: &corev1.Node{
 		TypeMeta: metav1.TypeMeta{Kind: "Node", APIVersion: "v1"},
@@ -132,6 +132,20 @@ func TestCleanHost(t *testing.T) {
 			}
 		}
 		api.node = nil
+	}
+	// Which addresses were egress addresses is known only to the Node.
+	ns.Run("ip", "addr", "add", "172.19.0.34/32", "dev", "eth9")
+	ns.Run("ip", "addr", "add", "fd00:19::34/128", "dev", "eth9")
+	ns.Run("ip", "addr", "add", "192.0.2.1/32", "dev", "lo")
+	if err := os.Mkdir(files[0], 0o755); err != nil {
+		t.Fatal(err)
+	}
+	err := cleanHost(t.Context(), cfg, "n1", switches, files...)
+	if err == nil || !strings.Contains(err.Error(), "node n1 does not exist") || !strings.HasSuffix(err.Error(), ": 172.19.0.34/32 at eth9, fd00:19::34/128 at eth9") {
+		t.Errorf("addresses that may be ours: %v", err)
+	}
+	if exists(files[0]) || !strings.Contains(ns.Run("ip", "addr"), "172.19.0.34/32") {
+		t.Error("a directory of ours is left, or an address that may be somebody else's is gone")
 	}
 	want := []string{
 		`{"metadata":{"annotations":{"k8s.ovn.org/egress-handover":null,"k8s.ovn.org/egressip-addresses":null,"k8s.ovn.org/node-subnets":null},` +

@@ -157,12 +157,14 @@ var alongside = map[string]map[string]string{
 	"--egress-page-privkey":      {"egress-page-cert": "/c"},
 	"--egress-page-cert":         {"egress-page-privkey": "/k"},
 
-	"--nb-client-privkey": {"nb-address": "ssl:h:1"},
-	"--nb-client-cert":    {"nb-address": "ssl:h:1"},
-	"--nb-client-cacert":  {"nb-address": "ssl:h:1"},
-	"--sb-client-privkey": {"sb-address": "ssl:h:1"},
-	"--sb-client-cert":    {"sb-address": "ssl:h:1"},
-	"--sb-client-cacert":  {"sb-address": "ssl:h:1"},
+	"--nb-address":        {"nb-cert-common-name": "n"},
+	"--nb-client-privkey": {"nb-address": "ssl:h:1", "nb-cert-common-name": "n"},
+	"--nb-client-cert":    {"nb-address": "ssl:h:1", "nb-cert-common-name": "n"},
+	"--nb-client-cacert":  {"nb-address": "ssl:h:1", "nb-cert-common-name": "n"},
+	"--sb-address":        {"sb-cert-common-name": "n"},
+	"--sb-client-privkey": {"sb-address": "ssl:h:1", "sb-cert-common-name": "n"},
+	"--sb-client-cert":    {"sb-address": "ssl:h:1", "sb-cert-common-name": "n"},
+	"--sb-client-cacert":  {"sb-address": "ssl:h:1", "sb-cert-common-name": "n"},
 }
 
 func field(o *Option, c Config) string {
@@ -338,7 +340,7 @@ func TestEmptyFlagOverridesFile(t *testing.T) {
 
 func TestExternalIDsAreReadOnlyWhereNeeded(t *testing.T) {
 	calls := 0
-	flags := map[string]string{}
+	flags := map[string]string{"sb-cert-common-name": "n"}
 	for _, o := range Options {
 		if o.ExternalID != "" {
 			flags[o.Flag] = samples[o.Name()].text

@@ -32,13 +32,14 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Notice is a setting that is accepted without effect, or a source that could not be read.
+// Notice is a setting that is accepted without effect, one that is less safe than it could be, or a source that could
+// not be read.
 type Notice struct {
 	// Where names the setting as in Error.
 	Where string
-	// Value as it was given; empty if the notice is about a source.
+	// Value as it was given; only if it has no effect.
 	Value string
-	// Reason says why it has no effect.
+	// Reason says why it has no effect, or what is wrong.
 	Reason string
 }
 

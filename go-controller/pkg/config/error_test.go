@@ -1,6 +1,7 @@
 package config
 
 import (
+	"maps"
 	"strings"
 	"testing"
 )
@@ -130,6 +131,41 @@ func TestNotices(t *testing.T) {
 		"--enable-egress-firewall: value \"true\" accepted, has no effect: EgressFirewall objects are not enforced"
 	if strings.Join(got, "\n") != want {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), want)
+	}
+}
+
+// TestUncheckedNames: ovnkube says when it does not check the name in the certificate of a database that it uses.
+func TestUncheckedNames(t *testing.T) {
+	ssl := map[string]string{"nb-address": "ssl:192.0.2.1:6641", "sb-address": "ssl:192.0.2.1:6642"}
+	for name, c := range map[string]struct {
+		flags map[string]string
+		s     Sources
+		want  []string
+	}{
+		"both":        {nil, Sources{}, []string{"--nb-cert-common-name", "--sb-cert-common-name"}},
+		"northbound":  {map[string]string{"sb-cert-common-name": "sb"}, Sources{}, []string{"--nb-cert-common-name"}},
+		"neither":     {map[string]string{"sb-cert-common-name": "sb", "nb-cert-common-name": "nb"}, Sources{}, nil},
+		"without TLS": {map[string]string{"nb-address": "tcp:192.0.2.1:6641", "sb-address": "tcp:192.0.2.1:6642"}, Sources{}, nil},
+		"a node":      {nil, Sources{WithoutNorthbound: true}, []string{"--sb-cert-common-name"}},
+		"a cleanup":   {nil, Sources{WithoutNorthbound: true, WithoutSouthbound: true}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.s.Flags = maps.Clone(ssl)
+			maps.Copy(c.s.Flags, c.flags)
+			_, notices := mustLoad(t, c.s)
+			var got []string
+			for _, n := range notices {
+				got = append(got, n.String())
+			}
+			if len(got) != len(c.want) {
+				t.Fatalf("notices %q", got)
+			}
+			for i, option := range c.want {
+				if !strings.Contains(got[i], option+" is not set") {
+					t.Errorf("notice %q, want one about %s", got[i], option)
+				}
+			}
+		})
 	}
 }
 

@@ -169,15 +169,21 @@ func (l *loader) checkPair(key, cert *string) error {
 	return nil
 }
 
-// checkDatabase checks that the three files are given with ssl, and only then.
+// checkDatabase checks that the three files are given with ssl, and only then. Whoever has a server certificate of the
+// authority can impersonate a database whose name is not checked.
 func (l *loader) checkDatabase(db *Database) error {
+	unused := db == &l.config.OVNNorth && l.sources.WithoutNorthbound || db == &l.config.OVNSouth && l.sources.WithoutSouthbound
+	if db.Secure() && !unused && db.CommonName == "" {
+		l.notices = append(l.notices, Notice{Where: l.origin(&db.Endpoints).where, Reason: "uses ssl, but " + l.option(&db.CommonName).Name() +
+			" is not set: every server certificate that the authority signed is accepted as the database's"})
+	}
 	for _, field := range []*string{&db.PrivKey, &db.Cert, &db.CACert} {
 		o := l.option(field)
 		if db.Secure() {
 			if *field == "" {
 				return l.refuse(field, "", "a PEM file: "+l.origin(&db.Endpoints).where+" uses ssl")
 			}
-			if db == &l.config.OVNNorth && l.sources.WithoutNorthbound || db == &l.config.OVNSouth && l.sources.WithoutSouthbound {
+			if unused {
 				continue
 			}
 			if err := l.readable(field, "a readable PEM file: "+l.origin(&db.Endpoints).where+" uses ssl"); err != nil {

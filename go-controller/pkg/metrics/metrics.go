@@ -3,6 +3,7 @@ package metrics
 import (
 	"net/http"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -86,6 +87,22 @@ func (s *Set) Panics(counts func() map[string]uint64) {
 	})
 }
 
+// Certificates registers the source of the time when certificates expire by file, which is called on each scrape. Call
+// Certificates once.
+func (s *Set) Certificates(expire func() map[string]time.Time) {
+	s.registry.MustRegister(vector[int64]{
+		desc: certificates.desc(),
+		kind: prometheus.GaugeValue,
+		counts: func() map[string]int64 {
+			out := map[string]int64{}
+			for file, at := range expire() {
+				out[file] = at.Unix()
+			}
+			return out
+		},
+	})
+}
+
 // Unsnatted registers the sources of the number of pod packets that the node dropped because they would have left
 // with the pod's address, by where they were dropped. Call it once.
 func (s *Set) Unsnatted(at map[string]func() (uint64, error)) {
@@ -148,7 +165,7 @@ func (c checks) Collect(ch chan<- prometheus.Metric) {
 }
 
 // vector collects values with one label on each scrape.
-type vector[N int | uint64] struct {
+type vector[N int | int64 | uint64] struct {
 	desc   *prometheus.Desc
 	kind   prometheus.ValueType
 	counts func() map[string]N

@@ -47,6 +47,8 @@ func TestSet(t *testing.T) {
 	s.Failing(func() map[string]int { return map[string]int{"pod": 2, "network": 0} })
 	s.Panics(func() map[string]uint64 { return map[string]uint64{"pod": 3} })
 	has(t, s, `ovnkube_failing_keys{controller="pod"} 2`, `ovnkube_failing_keys{controller="network"} 0`, `ovnkube_panics_total{part="pod"} 3`)
+	s.Certificates(func() map[string]time.Time { return map[string]time.Time{"/a.pem": time.Unix(1774000000, 0)} })
+	has(t, s, `ovnkube_certificate_expiration_timestamp_seconds{file="/a.pem"} 1.774e+09`)
 	has(t, s, "ovnkube_leader 1", `ovnkube_readiness_check{check="a"} 1`, `ovnkube_readiness_check{check="b"} 0`)
 	s.SetLeader(false)
 	has(t, s, "ovnkube_leader 0")
@@ -79,6 +81,7 @@ func full(t *testing.T) *Set {
 	s.Failing(func() map[string]int { return map[string]int{"x": 1} })
 	s.Waiting(func() map[string]int { return map[string]int{"x": 1} })
 	s.Panics(func() map[string]uint64 { return map[string]uint64{"x": 1} })
+	s.Certificates(func() map[string]time.Time { return map[string]time.Time{"x": time.Unix(1, 0)} })
 	s.Repaired(func() map[string]uint64 { return map[string]uint64{"x": 1} })
 	s.Repaired(func() map[string]uint64 { return map[string]uint64{"y": 1} })
 	dropped := map[string]func() (uint64, error){"host": func() (uint64, error) { return 1, nil }}

@@ -9,6 +9,7 @@ const (
 	labelGo         = "go_version"
 	labelCheck      = "check"
 	labelAt         = "at"
+	labelFile       = "file"
 	labelQueue      = "name"
 	labelController = "controller"
 	labelPart       = "part"
@@ -34,6 +35,9 @@ var (
 	waiting   = define(process, gauge, "ovnkube_waits", "Number of objects, connections or lists that a part of the program is waiting for.", labelPart)
 	repaired  = define(process, counter, "ovnkube_drift_repaired_total", "Repairs of what others had changed or removed: objects of the host, "+
 		"passes over the iptables chains, and owners of northbound rows.", labelKind)
+
+	certificates = define(process, gauge, "ovnkube_certificate_expiration_timestamp_seconds",
+		"When a certificate of the process expires, or the first of the authorities that it trusts, by file. Files that are absent have none.", labelFile)
 
 	queueDepth      = define(process, gauge, "ovnkube_workqueue_depth", "Keys that are waiting.", labelQueue)
 	queueAdds       = define(process, counter, "ovnkube_workqueue_adds_total", "Keys added.", labelQueue)

@@ -178,6 +178,26 @@ func parseCerts(text []byte) (out []*x509.Certificate) {
 	return out
 }
 
+// Expiration returns when the first of the certificates in a file expires.
+func Expiration(file string) (time.Time, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("read certificate: %w", err)
+	}
+	certs := parseCerts(text)
+	if len(certs) == 0 {
+		return time.Time{}, fmt.Errorf("read certificate: no certificate in %s", file)
+	}
+	first := slices.MinFunc(certs, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) })
+	return first.NotAfter, nil
+}
+
+// IssuedBy reports whether some certificate in a PEM text names the given authority as its issuer. An authority is its
+// own issuer.
+func IssuedBy(authority string, text []byte) bool {
+	return slices.ContainsFunc(parseCerts(text), func(c *x509.Certificate) bool { return c.Issuer.CommonName == authority })
+}
+
 // Accept writes the answer to a request: the certificate, then the authorities to trust, one of which signed it. It
 // refuses a certificate for another key.
 func (d Dir) Accept(name string, answer []byte) (*x509.Certificate, error) {

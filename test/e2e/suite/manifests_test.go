@@ -1,6 +1,8 @@
 package suite
 
 import (
+	"fmt"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -10,9 +12,14 @@ import (
 // manifests checks that the API server would accept everything in dist. The namespace exists:
 // ovnkube's lease is in it.
 func (s *suite) manifests(t *testing.T) {
-	for _, overlay := range []string{"ha", "local", "shared"} {
-		t.Run(overlay, func(t *testing.T) {
-			command := append(s.Kubectl(), "apply", "--dry-run=server", "-k", filepath.Join("..", "..", "..", "dist", "overlays", overlay))
+	dist := filepath.Join("..", "..", "..", "dist")
+	dirs := map[string]string{"page": filepath.Join(dist, "page"), "combined": userOverlay(t, dist)}
+	for _, overlay := range []string{"ha", "kin", "local", "shared"} {
+		dirs[overlay] = filepath.Join(dist, "overlays", overlay)
+	}
+	for name, dir := range dirs {
+		t.Run(name, func(t *testing.T) {
+			command := append(s.Kubectl(), "apply", "--dry-run=server", "-k", dir)
 			out, err := lab.Run(t.Context(), command...)
 			if err != nil {
 				t.Fatal(err)
@@ -20,4 +27,35 @@ func (s *suite) manifests(t *testing.T) {
 			t.Log(out)
 		})
 	}
+}
+
+// userOverlay returns an overlay as users write it, with everything that can be combined with local gateway mode.
+func userOverlay(t *testing.T, dist string) string {
+	t.Helper()
+	dir := t.TempDir()
+	at, err := filepath.Abs(dist)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if at, err = filepath.Rel(dir, at); err != nil { // an absolute path is refused
+		t.Fatal(err)
+	}
+	patch, err := os.ReadFile(filepath.Join(dist, "page", "master.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"master.yaml": string(patch), // a file outside the directory is refused
+		"kustomization.yaml": fmt.Sprintf(`apiVersion: kustomize.config.k8s.io/v1beta1
+kind: Kustomization
+resources: [%[1]s/overlays/local, %[1]s/page]
+components: [%[1]s/components/ha]
+patches: [{path: master.yaml, target: {kind: Deployment, name: ovnkube-master}}]
+`, at),
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
 }

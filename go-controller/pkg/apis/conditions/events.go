@@ -33,6 +33,7 @@ var events = []Event{
 	{"Service", "HostPortReserved", "a port or an address is reserved for the nodes; it is not served", "use another one"},
 	{"Service", "PortTaken", "another Service has the port", "use another one"},
 	{"Service", "InvalidSourceRange", "an entry of `loadBalancerSourceRanges` is not valid", "correct it"},
+	{"Secret", "AuthorityLost", "the Secret of a certificate authority is gone, but the Secrets that the message names depend on it. No certificates are issued by this authority, and existing ones stay valid", "restore the Secret from a backup; [if there is none](certificates.md#a-lost-authority), begin with a new authority"},
 	{"Service", "SessionAffinityTimeout", "the timeout of the session affinity is longer than OVN supports", "use a shorter one"},
 }
 
@@ -48,7 +49,7 @@ const eventsHead = `
 ## Events
 
 Events about an EgressService, EgressIP or AdminPolicyBasedExternalRoute have the reasons above; Events about a move are an exception. Addresses of a Service that are
-not served have the reasons of ` + "`IngressRefused`" + `. The following table lists the others. Events about a node come from ovnkube on that node, or from a master that runs there. If a pod cannot be attached, the kubelet writes
+not served have the reasons of ` + "`IngressRefused`" + `. The following table lists the others. Events about a node come from ovnkube on that node, or from a master that runs there; those about Secrets come from ` + "`" + `ovnkube-pki` + "`" + `. If a pod cannot be attached, the kubelet writes
 ` + "`FailedCreatePodSandBox`" + `; the message says what ovnkube waits for.
 
 | object | reason | meaning | remedy |

@@ -81,6 +81,31 @@ func (k Kernel) List(context.Context) (map[host.Address]host.AddressUse, error) 
 	return out, nil
 }
 
+// Single returns the single addresses (/32, /128) of all links but the loopback interface, as text. Where there is no
+// record, those that we added are among them.
+func Single() ([]string, error) {
+	links, err := link.Dump(netlink.LinkList)
+	if err != nil {
+		return nil, fmt.Errorf("list links: %w", err)
+	}
+	var out []string
+	for _, l := range links {
+		if l.Attrs().Flags&net.FlagLoopback != 0 {
+			continue
+		}
+		addrs, err := link.Dump(func() ([]netlink.Addr, error) { return netlink.AddrList(l, netlink.FAMILY_ALL) })
+		if err != nil {
+			return nil, fmt.Errorf("list addresses of %s: %w", l.Attrs().Name, err)
+		}
+		for _, a := range addrs {
+			if p := prefix(a.IPNet); p.IsSingleIP() && !p.Addr().IsLinkLocalUnicast() {
+				out = append(out, p.String()+" at "+l.Attrs().Name)
+			}
+		}
+	}
+	return out, nil
+}
+
 // Add implements host.Kernel. An IPv6 address is usable at once: nobody else can have it, so
 // duplicate address detection would only cost a second.
 func (k Kernel) Add(_ context.Context, a host.Address, use host.AddressUse) error {

@@ -5,12 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/pki"
@@ -31,8 +33,9 @@ const (
 	lifetime          = 90 * 24 * time.Hour
 	// interval is how often Secrets are checked.
 	interval = time.Hour
-	// retry is how long to wait after a failure.
-	retry = time.Second
+	// retry is how long to wait after a failure; after each further one the wait doubles, up to maxRetry.
+	retry    = time.Second
+	maxRetry = 10 * time.Second
 )
 
 // The authorities, by the names of their Secrets.
@@ -63,17 +66,19 @@ type Issuer struct {
 	Client    kubernetes.Interface
 	Namespace string
 	Now       func() time.Time
+	// Events is where a lost authority is reported.
+	Events record.EventRecorder
 }
 
 // Run maintains the Secrets and signs requests until ctx is done.
 func (i Issuer) Run(ctx context.Context) error {
-	for ctx.Err() == nil {
+	for after := retry; ctx.Err() == nil; after = min(2*after, maxRetry) {
 		err := i.Ensure(ctx)
 		if err == nil {
 			break
 		}
-		klog.ErrorS(err, "Cannot keep the certificates of the control plane, will retry")
-		pause(ctx, retry)
+		klog.ErrorS(err, "Cannot keep the certificates of the control plane, will retry", "after", after)
+		pause(ctx, after)
 	}
 	requests := i.requests()
 	go func() {
@@ -116,12 +121,15 @@ func (i Issuer) entry(ctx context.Context, e entry) error {
 	return err
 }
 
-// authority returns the existing authority, or makes one. An existing authority is never replaced: all that it
-// signed would become worthless.
+// authority returns the existing authority, or makes the first one. An authority is never replaced, not even if its
+// Secret is gone: all that it signed would become worthless.
 func (i Issuer) authority(ctx context.Context, name string) (*pki.Authority, error) {
 	t, err := i.secret(ctx, name, func(t pki.Text) (pki.Text, bool, error) {
 		if t.Cert != nil {
 			return t, false, nil
+		}
+		if err := i.first(ctx, name); err != nil {
+			return pki.Text{}, false, err
 		}
 		a, err := pki.NewAuthority(name, i.Now(), authorityLifetime)
 		if err != nil {
@@ -138,6 +146,35 @@ func (i Issuer) authority(ctx context.Context, name string) (*pki.Authority, err
 		return nil, fmt.Errorf("secret %s: %w", name, err)
 	}
 	return a, nil
+}
+
+// reasonLost is the reason of Events about authorities whose Secrets are gone.
+const reasonLost = "AuthorityLost"
+
+// first returns an error if there has been an authority of this name: Secrets still have certificates that it signed,
+// or trust it. A new authority would lock out all holders of such certificates, and whether that is acceptable is not
+// for a program to decide.
+func (i Issuer) first(ctx context.Context, name string) error {
+	var dependents []string
+	for _, e := range entries {
+		secret, err := i.Client.CoreV1().Secrets(i.Namespace).Get(ctx, e.name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("read secret %s: %w", e.name, err)
+		}
+		if pki.IssuedBy(name, secret.Data[keyCert]) || pki.IssuedBy(name, secret.Data[keyCA]) {
+			dependents = append(dependents, e.name)
+		}
+	}
+	if len(dependents) == 0 {
+		return nil
+	}
+	err := fmt.Errorf("the authority is lost, but these secrets depend on it: %s. Restore it from a backup; if there is none, docs/certificates.md says how to begin with a new authority",
+		strings.Join(dependents, ", "))
+	i.Events.Event(&corev1.ObjectReference{APIVersion: "v1", Kind: "Secret", Namespace: i.Namespace, Name: name}, corev1.EventTypeWarning, reasonLost, err.Error())
+	return err
 }
 
 // secret returns the content of a Secret after ensure has made the necessary changes.

@@ -1,0 +1,105 @@
+package cluster
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/pki"
+)
+
+// TestLostAuthority: an authority whose Secret was deleted is not replaced while others have what it signed, or
+// trust it. It can be restored, and replaced once nobody depends on it.
+func TestLostAuthority(t *testing.T) {
+	for name, dependents := range map[string][]string{
+		nodes:        {"ovn-sb", "ovnkube-master"},
+		controlPlane: {"ovn-nb", "ovn-sb-masters", "ovnkube-master"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			events := record.NewFakeRecorder(10)
+			k := Issuer{Client: server(agent("n1")), Namespace: namespace, Now: (&clock{}).Now, Events: events}
+			if err := k.Ensure(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			client := k.Client.CoreV1().Secrets(namespace)
+			backup, err := client.Get(t.Context(), name, metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			remove := func(secret string) {
+				t.Helper()
+				if err := client.Delete(t.Context(), secret, metav1.DeleteOptions{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			before := secretsOf(t, k)
+			remove(name)
+			refused := func(by ...string) {
+				t.Helper()
+				err := k.Ensure(t.Context())
+				if err == nil || !strings.Contains(err.Error(), "secret "+name) || !strings.Contains(err.Error(), strings.Join(by, ", ")) {
+					t.Errorf("lost authority of %v: %v", by, err)
+				}
+				select {
+				case e := <-events.Events:
+					if !strings.HasPrefix(e, "Warning AuthorityLost ") || !strings.Contains(e, strings.Join(by, ", ")) {
+						t.Errorf("Event %s", e)
+					}
+				default:
+					t.Error("no Event")
+				}
+				for len(events.Events) > 0 { // of other certificates that need the authority
+					<-events.Events
+				}
+				if _, err := client.Get(t.Context(), name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+					t.Errorf("the authority was replaced: %v", err)
+				}
+			}
+			refused(dependents...)
+			if request, err := pki.Dir(t.TempDir()).Request(Name, "n1"); err != nil {
+				t.Fatal(err)
+			} else if _, err := k.answer(t.Context(), request, "n1"); err == nil {
+				t.Error("a request was signed")
+			}
+			for len(events.Events) > 0 {
+				<-events.Events
+			}
+
+			backup.ResourceVersion = ""
+			if _, err := client.Create(t.Context(), backup, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			if err := k.Ensure(t.Context()); err != nil {
+				t.Fatalf("after the authority was restored: %v", err)
+			}
+			if after := secretsOf(t, k); fmt.Sprint(after) != fmt.Sprint(before) {
+				t.Errorf("secrets %v after the authority was restored", slices.Sorted(maps.Keys(after)))
+			}
+
+			remove(name)
+			for i, d := range dependents {
+				refused(dependents[i:]...)
+				remove(d)
+			}
+			if err := k.Ensure(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			after := secretsOf(t, k)
+			for secret, data := range after {
+				depends := secret == name || slices.Contains(dependents, secret)
+				if same := string(data[keyCert]) == string(before[secret][keyCert]); same == depends {
+					t.Errorf("%s: has the former certificate: %t", secret, same)
+				}
+			}
+			if len(after) != len(before) {
+				t.Errorf("secrets %v", slices.Sorted(maps.Keys(after)))
+			}
+		})
+	}
+}
