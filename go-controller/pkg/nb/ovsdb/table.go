@@ -35,9 +35,9 @@ type Table struct {
 	// Identity derives the owner of a row from its columns, for tables without
 	// external_ids; ok is false for foreign rows. The row ID is the key.
 	Identity func(model.Model) (owner nb.Owner, ok bool)
-	// Awaited reports whether nodes need to know when a change of a row has taken effect. Such a change also increments
-	// nb_cfg of NB_Global, and every ovn-controller publishes that value on its host once the flows are installed.
-	Awaited func(model.Model) bool
+	// Awaited reports whether nodes need to know when a change of a row, or its deletion, has taken effect. Such a change also
+	// increments nb_cfg of NB_Global, and every ovn-controller publishes that value on its host once the flows are installed.
+	Awaited func(row model.Model, deleted bool) bool
 }
 
 // column is a column the writer monitors, compares and writes.
