@@ -6,7 +6,7 @@ import (
 )
 
 // confirmTime is how long after its first report a component may still report earlier changes.
-const confirmTime = 5 * time.Minute
+const confirmTime = 10 * time.Minute
 
 // Unconfirmed remembers that something has changed that another component has yet to apply. The component
 // reports its progress, but not which changes that includes, and the first reports after a change may be about earlier ones. So

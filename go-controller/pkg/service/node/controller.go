@@ -72,6 +72,8 @@ type Controller struct {
 	healthReported map[string]bool
 
 	plans, writes *queue.Controller
+	// unconfirmed are changes of UDP Services that OVN may not have followed yet.
+	unconfirmed queue.Unconfirmed
 
 	mu     sync.Mutex // guards the fields below
 	states map[string]service.NodeState
@@ -108,8 +110,12 @@ func New(deps Deps) (*Controller, error) {
 	c.plans.Seed(reader.Keys)
 	c.writes = queue.New("service-node-write", c.write)
 	c.writes.Seed(func() []string { return []string{writeChains, writeRoutes, writeFlows, writeHealth, writeUDP} })
-	// Until then, OVN recreates such entries.
-	deps.OnApplied(func() { c.writes.Enqueue(writeUDP) })
+	c.unconfirmed.Changed() // OVN may be behind at the start
+	deps.OnApplied(func() {
+		if c.unconfirmed.Reported() {
+			c.writes.Enqueue(writeUDP)
+		}
+	})
 	if err := reader.Watch(c.plans); err != nil {
 		return nil, err
 	}
@@ -192,6 +198,7 @@ func (c *Controller) plan(_ context.Context, key string) error {
 		c.writes.Enqueue(writeHealth)
 	}
 	if before.UDP.Removed(next.UDP) {
+		c.unconfirmed.Changed() // until OVN has followed, it recreates stale entries
 		c.writes.Enqueue(writeUDP)
 	}
 	return nil
