@@ -123,7 +123,7 @@ func New(deps Deps) (*Controller, error) {
 }
 
 // nodeKeys returns the keys of all Services if this node has changed in a way that plans
-// depend on.
+// depend on. Flows also depend on its VLAN, which is not part of plans.
 func (c *Controller) nodeKeys(old, new any) []string {
 	a, _ := old.(*corev1.Node)
 	b, _ := new.(*corev1.Node)
@@ -138,6 +138,7 @@ func (c *Controller) nodeKeys(old, new any) []string {
 		if same {
 			return nil
 		}
+		c.writes.Enqueue(writeFlows)
 	}
 	return c.reader.Keys()
 }
