@@ -16,6 +16,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/conntrack"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/neighbor"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
 	podmaster "github.com/ovnkube/ovnkube/go-controller/pkg/pod/master"
@@ -81,10 +82,11 @@ func externalGatewayConfig(cfg config.Config) externalroute.Config {
 
 // externalGateways adds the node side of external gateways, which deletes connections of the node's
 // pods.
-func (n *node) externalGateways(core, pods informers.SharedInformerFactory) (err error) {
+func (n *node) externalGateways(core, pods informers.SharedInformerFactory, switches ovs.Client) (err error) {
 	n.runners["external gateways"], err = externalroutenode.New(externalroutenode.Deps{
 		Namespaces:  core.Core().V1().Namespaces(),
 		Pods:        pods.Core().V1().Pods(),
+		OnApplied:   switches.OnFlowsInstalled,
 		Connections: steered{},
 		Resolve:     neighbor.Resolve,
 	})

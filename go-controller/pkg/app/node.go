@@ -220,7 +220,7 @@ func (n *node) build(ctx context.Context) ([]starter, error) {
 		}
 	}
 	if cfg.Features.MultiExternalGateway {
-		if err := n.externalGateways(core, pods); err != nil {
+		if err := n.externalGateways(core, pods, n.switches); err != nil {
 			return nil, err
 		}
 	}

@@ -18,11 +18,12 @@ const (
 	rejectNoEndpoint place.Reason = "has no endpoint, which externalTrafficPolicy Local demands"
 	rejectNoSubnet   place.Reason = "has no pod subnet yet"
 	rejectCordoned   place.Reason = "is cordoned"
+	sharesAddress    place.Reason = "cannot be the host of all EgressServices with the same ingress address"
 )
 
 // Reasons returns the reasons of this feature, which add to those of package place.
 func Reasons() []place.Reason {
-	return []place.Reason{rejectSelector, rejectNoEndpoint, rejectNoSubnet, rejectCordoned}
+	return []place.Reason{rejectSelector, rejectNoEndpoint, rejectNoSubnet, rejectCordoned, sharesAddress}
 }
 
 // Decision is the placement of an EgressService.
@@ -56,31 +57,44 @@ func (d Decision) Abandoned(before string) []string {
 }
 
 // Decide finds the host of every service and returns the decisions by key. A service stays on its
-// Host if that is allowed.
+// Host if that is allowed. Services with the same source address have the same host.
 func Decide(nodes []place.Node, services []Service) map[string]Decision {
 	decisions := make(map[string]Decision, len(services))
-	var claims []place.Claim
-	for _, s := range distinctLabels(services) {
-		if s.Refused != (Refusal{}) {
+	byAge := distinctLabels(services)
+	g := newGroups(nodes, byAge)
+	for _, s := range byAge {
+		switch {
+		case s.Refused != (Refusal{}):
 			decisions[s.Key] = Decision{Refused: s.Refused}
-			continue
-		}
-		if s.PerNode {
+		case s.PerNode:
 			decisions[s.Key] = Decision{Host: v1.HostAll}
-			continue
+		default:
+			if r, ok := g.add(s); !ok {
+				decisions[s.Key] = noNode(r)
+			}
 		}
-		claims = append(claims, claim(s))
 	}
 	byName := make(map[string]place.Node, len(nodes))
 	for _, n := range nodes {
 		byName[n.Name] = n
 	}
-	for key, r := range place.Assign(nodes, claims) {
-		if r.Node == "" {
-			decisions[key] = Decision{Refused: Refusal{NoNode, "no node can be the host: " + r.Explain()}, Left: string(r.Left)}
-			continue
+	claims := make([]place.Claim, 0, len(g.all))
+	for _, one := range g.all {
+		claims = append(claims, one.claim)
+	}
+	placed := place.Assign(nodes, claims)
+	for _, one := range g.all {
+		r := placed[one.claim.Key]
+		for _, s := range one.members {
+			if len(one.members) > 1 {
+				r.Left = left(nodes, s, r.Node)
+			}
+			if r.Node == "" {
+				decisions[s.Key] = noNode(r)
+				continue
+			}
+			decisions[s.Key] = Decision{Host: r.Node, NextHops: byName[r.Node].ManagementAddrs(), Left: string(r.Left)}
 		}
-		decisions[key] = Decision{Host: r.Node, NextHops: byName[r.Node].ManagementAddrs(), Left: string(r.Left)}
 	}
 	for _, s := range services {
 		d := decisions[s.Key]
@@ -91,14 +105,22 @@ func Decide(nodes []place.Node, services []Service) map[string]Decision {
 	return decisions
 }
 
-// distinctLabels refuses all but the oldest of several services with the same label text ("a-b"/"c"
+// noNode returns the decision for a Service that no node can have.
+func noNode(r place.Result) Decision {
+	return Decision{Refused: Refusal{NoNode, "no node can be the host: " + r.Explain()}, Left: string(r.Left)}
+}
+
+// older orders Services by age.
+func older(a, b Service) int {
+	return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Key, b.Key))
+}
+
+// distinctLabels sorts Services by age, and refuses all but the oldest of several services with the same label text ("a-b"/"c"
 // and "a"/"b-c"): with two hosts under one label, a load
 // balancer would announce both addresses from both.
 func distinctLabels(services []Service) []Service {
 	sorted := slices.Clone(services)
-	slices.SortFunc(sorted, func(a, b Service) int {
-		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Key, b.Key))
-	})
+	slices.SortFunc(sorted, older)
 	owner := map[string]string{}
 	for i, s := range sorted {
 		if s.Refused != (Refusal{}) || s.PerNode {
@@ -121,10 +143,7 @@ func claim(s Service) place.Claim {
 			local[e.Node] = local[e.Node] || e.Ready
 		}
 	}
-	now := s.Host
-	if now == v1.HostAll {
-		now = ""
-	}
+	now := s.currentHost()
 	return place.Claim{
 		Key:    s.Key,
 		Prefer: now,

@@ -316,9 +316,9 @@ func TestLocalTrafficPolicyFollowsEndpoints(t *testing.T) {
 
 func TestServicesSpreadOverNodes(t *testing.T) {
 	st := state{nodes: allWell}
-	for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
+	for i, name := range []string{"a", "b", "c", "d", "e", "f"} {
 		st.egress = append(st.egress, egress("default", name))
-		st.services = append(st.services, service("default", name, []string{"5.5.5.5"}))
+		st.services = append(st.services, service("default", name, []string{fmt.Sprintf("5.5.5.%d", i)}))
 	}
 	w := newWorld()
 	w.become(st)

@@ -25,7 +25,7 @@ var table = []Entry{
 	{EgressService, Assigned, no, "InvalidNetwork", "`network` is not a name or number of a routing table", "correct it"},
 	{EgressService, Assigned, no, "LabelTooLong", "the label that names the host's node would be too long", "use a shorter name for the Service or its namespace"},
 	{EgressService, Assigned, no, "LabelTaken", "an older EgressService has the same label", "use another name"},
-	{EgressService, Assigned, no, "NoNode", "no node can be the host; the message gives the reason for each", "label, uncordon or repair a node; with `externalTrafficPolicy: Local`, check that an endpoint is ready"},
+	{EgressService, Assigned, no, "NoNode", "no node can be the host; the message gives the reason for each", "label, uncordon or repair a node; with `externalTrafficPolicy: Local`, check that an endpoint is ready; if another EgressService has the same ingress address, allow both a common node"},
 	{EgressService, Programmed, yes, "Programmed", "the host's rules and the policies that lead there are in force", ""},
 	{EgressService, Programmed, yes, "EveryNode", "every node programs its own rules", ""},
 	{EgressService, Programmed, no, "NotAssigned", "there is no host", "see `Assigned`"},

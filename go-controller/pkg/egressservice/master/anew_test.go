@@ -19,7 +19,7 @@ import (
 // the same name, whose spec has the same generation.
 func TestMadeAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, append(demoObjects(), service("other", demoIngress...),
+		w := newWorld(t, append(demoObjects(), service("other", "5.5.5.6", "5555::6"),
 			slice("other", "10.244.0.9", "fd00:10:244:1::9"), egress("other"))...)
 		w.start()
 		w.anyHost(demo)

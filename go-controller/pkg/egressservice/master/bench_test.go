@@ -33,7 +33,7 @@ func snapshots(endpoints, services int) []egressservice.Snapshot {
 			n := i*endpoints/services + j
 			pods = append(pods, fmt.Sprintf("10.244.%d.%d", n>>8&0xff, n&0xff))
 		}
-		out = append(out, egressservice.Snapshot{Egress: egress(name), Service: service(name, "5.5.5.5"),
+		out = append(out, egressservice.Snapshot{Egress: egress(name), Service: service(name, fmt.Sprintf("5.5.%d.%d", i>>8, i&0xff)),
 			Pod:    func(netip.Addr) (string, bool) { return "node-0", true },
 			Slices: []*discoveryv1.EndpointSlice{slice(name, pods...)}})
 	}

@@ -234,7 +234,7 @@ func TestRestartWritesNothing(t *testing.T) {
 		for i := range 20 {
 			name := fmt.Sprintf("svc-%d", i)
 			w.create(egress(name))
-			w.create(service(name, demoIngress...))
+			w.create(service(name, fmt.Sprintf("5.5.6.%d", i), fmt.Sprintf("5555::%d", i)))
 			w.create(slice(name, fmt.Sprintf("10.244.0.%d", 10+i), fmt.Sprintf("fd00:10:244:1::%d", 10+i)))
 		}
 		w.start()
@@ -337,7 +337,7 @@ func TestForeignHands(t *testing.T) {
 // reported about it.
 func TestConditionsAreOfTheSpecTheyName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, append(demoObjects(), service("other", demoIngress...),
+		w := newWorld(t, append(demoObjects(), service("other", "5.5.5.6", "5555::6"),
 			slice("other", "10.244.0.9", "fd00:10:244:1::9"), egress("other"))...)
 		w.start()
 		w.anyHost(demo)

@@ -18,7 +18,7 @@ func TestWaitsForTheFirstAnswers(t *testing.T) {
 		for i := range count {
 			name := fmt.Sprintf("svc-%d", i)
 			w.create(egress(name))
-			w.create(service(name, demoIngress...))
+			w.create(service(name, fmt.Sprintf("5.5.5.%d", i), fmt.Sprintf("5555::%d", i)))
 			w.create(slice(name, fmt.Sprintf("10.244.0.%d", 10+i), fmt.Sprintf("fd00:10:244:1::%d", 10+i)))
 		}
 		w.health.Set("ovn-worker2", place.Unknown)

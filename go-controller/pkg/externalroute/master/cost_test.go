@@ -74,6 +74,38 @@ func TestSteeredPodsOfOthers(t *testing.T) {
 	}
 }
 
+// TestPodsThatNobodySeeks: the readiness of a pod causes a decision only if a policy looks for gateways
+// with its labels, now or before.
+func TestPodsThatNobodySeeks(t *testing.T) {
+	next := v1.ExternalNextHops{Dynamic: []v1.DynamicHop{{
+		PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "gateway"}}}}}
+	c := newWorld(t, &counted{Writer: fake(), planned: map[string]int{}}, namespace("red"), node(0), policy("p", anyGWs, next)).start()
+	labelled := func(app string, ready bool) *corev1.Pod {
+		p := pod("red", 0, 0)
+		p.Labels = map[string]string{"app": app}
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "ContainersNotReady"}}
+		if ready {
+			p.Status.Conditions[0].Status = corev1.ConditionTrue
+		}
+		return p
+	}
+	for _, test := range []struct {
+		what     string
+		old, new *corev1.Pod
+		decides  bool
+	}{
+		{"another pod becomes ready", labelled("web", false), labelled("web", true), false},
+		{"a gateway becomes ready", labelled("gateway", false), labelled("gateway", true), true},
+		{"a gateway is no longer ready", labelled("gateway", true), labelled("gateway", false), true},
+		{"a gateway loses its label", labelled("gateway", true), labelled("web", true), true},
+		{"a pod becomes a gateway", labelled("web", true), labelled("gateway", true), true},
+	} {
+		if got := c.gatewayPodKeys(test.old, test.new); (len(got) > 0) != test.decides {
+			t.Errorf("%s: it causes decisions %q, want any: %t", test.what, got, test.decides)
+		}
+	}
+}
+
 func inMode(n *corev1.Node, mode topology.GatewayMode) *corev1.Node {
 	known, _ := kube.Node(n)
 	known.Gateway.Mode = mode

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/tools/cache"
 
@@ -73,7 +74,7 @@ func (c *Controller) gatewayPodKeys(old, new any) []string {
 		return nil // it neither is nor was a gateway
 	}
 	announces := func(p *corev1.Pod) bool { return p != nil && len(kube.RoutingNamespaces(p)) > 0 }
-	if announces(o) || announces(n) || c.dynamic() {
+	if announces(o) || announces(n) || c.sought(o) || c.sought(n) {
 		return decideAll
 	}
 	return nil
@@ -89,11 +90,17 @@ func certain(p *corev1.Pod) bool {
 	return p != nil && kube.ReadyNow(p, func(string) bool { return false })
 }
 
-// dynamic reports whether any policy looks for gateway pods.
-func (c *Controller) dynamic() bool {
+// sought reports whether any policy looks for gateways among pods with the labels of p.
+func (c *Controller) sought(p *corev1.Pod) bool {
+	if p == nil {
+		return false
+	}
 	policies, err := c.policies.List(labels.Everything())
-	return err != nil || slices.ContainsFunc(policies, func(p *v1.AdminPolicyBasedExternalRoute) bool {
-		return len(p.Spec.NextHops.Dynamic) > 0
+	return err != nil || slices.ContainsFunc(policies, func(policy *v1.AdminPolicyBasedExternalRoute) bool {
+		return slices.ContainsFunc(policy.Spec.NextHops.Dynamic, func(d v1.DynamicHop) bool {
+			selector, err := metav1.LabelSelectorAsSelector(&d.PodSelector)
+			return err == nil && selector.Matches(labels.Set(p.Labels)) // an invalid one selects nothing
+		})
 	})
 }
 

@@ -24,10 +24,13 @@ import (
 // all is the only key.
 const all = "all"
 
-// settleTime is the delay after a change before connections are checked once more: the
-// chassis may have applied the change only after the first check, and stored
+// settleTime is the delay after a change before connections are checked once more, even if the chassis
+// reports nothing: it may have applied the change only after the first check, and stored
 // the removed gateway for a connection again in between.
 const settleTime = 3 * time.Second
+
+// reportPace is the delay after a report of the chassis, so that a burst of them causes a single check.
+const reportPace = time.Second
 
 // Connections lists and deletes connections whose replies are steered to a neighbour.
 type Connections interface {
@@ -40,6 +43,9 @@ type Connections interface {
 type Deps struct {
 	Namespaces coreinformers.NamespaceInformer
 	Pods       coreinformers.PodInformer // of this node
+	// OnApplied registers a function that is called whenever the master's changes to the
+	// northbound database have taken effect on this node.
+	OnApplied func(func())
 	// Connections accesses the connections of the datapath.
 	Connections Connections
 	// Resolve returns the MAC addresses of the neighbours that answer.
@@ -52,6 +58,8 @@ type Controller struct {
 	namespaces corelisters.NamespaceLister
 	pods       corelisters.PodLister
 	queue      *queue.Controller
+	// unconfirmed are changes that the chassis may not have applied yet.
+	unconfirmed queue.Unconfirmed
 	// before is only accessed by the single key.
 	before map[netip.Addr]string
 }
@@ -66,6 +74,12 @@ func New(deps Deps) (*Controller, error) {
 	}
 	c.queue = queue.New("externalroute-node", c.reconcile)
 	c.queue.Seed(func() []string { return []string{all} })
+	c.unconfirmed.Changed() // the chassis may be behind at the start
+	deps.OnApplied(func() {
+		if c.unconfirmed.Reported() {
+			c.queue.EnqueueAfter(reportPace, all)
+		}
+	})
 	none := func(any, any) []string { return nil } // pods are only read
 	return c, errors.Join(
 		c.queue.Watch(deps.Pods.Informer(), none),
@@ -73,7 +87,7 @@ func New(deps Deps) (*Controller, error) {
 	)
 }
 
-// namespaceKeys triggers a check, and another one later, if the gateways in
+// namespaceKeys triggers a check, another one later, and one at each of the next reports of the chassis, if the gateways in
 // use changed. If something else changed, the gateways may have changed as well, and back,
 // while the watch was lost: this triggers one check later, for all such namespaces together.
 func (c *Controller) namespaceKeys(old, new any) []string {
@@ -92,6 +106,7 @@ func (c *Controller) namespaceKeys(old, new any) []string {
 	if before == after {
 		return nil
 	}
+	c.unconfirmed.Changed()
 	return []string{all}
 }
 

@@ -69,6 +69,9 @@ func namespace(name, gateways string) *corev1.Namespace {
 	return ns
 }
 
+// never is OnApplied of a chassis that reports nothing.
+func never(func()) {}
+
 // TestLeavingGateways checks which connections are forgotten while gateways are removed, at a start
 // and later.
 func TestLeavingGateways(t *testing.T) {
@@ -85,7 +88,7 @@ func TestLeavingGateways(t *testing.T) {
 		entry("10.244.0.66", "m52"): true, // nor this one
 	}}
 	core := informers.NewSharedInformerFactory(client, 0)
-	c, err := New(Deps{Namespaces: core.Core().V1().Namespaces(), Pods: core.Core().V1().Pods(), Connections: d,
+	c, err := New(Deps{Namespaces: core.Core().V1().Namespaces(), Pods: core.Core().V1().Pods(), Connections: d, OnApplied: never,
 		Resolve: func(_ context.Context, addrs []netip.Addr) (map[netip.Addr]string, error) {
 			found := map[netip.Addr]string{}
 			for _, a := range addrs {

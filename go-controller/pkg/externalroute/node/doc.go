@@ -7,7 +7,9 @@
 //
 // The master annotates each namespace with the gateways in use after the rows
 // are written. A single key compares the stored MAC addresses with those of the
-// gateways in use: this does not require having seen the previously used gateways.
+// gateways in use: this does not require having seen the previously used gateways. Until
+// the node's ovn-controller has applied the removal, it may store a removed gateway again, so the
+// connections are compared again when it reports what it has applied.
 //
 // Caller: pkg/app.
 package node

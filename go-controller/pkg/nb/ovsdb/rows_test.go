@@ -325,15 +325,20 @@ func TestOneOwnersErrorIsNotAnothers(t *testing.T) {
 	}
 }
 
-// TestAwaited: adding, changing or deleting a UDP load balancer increments nb_cfg in the
-// same transaction.
+// TestAwaited: adding, changing or deleting a UDP load balancer, and deleting a route by which OVN answers
+// connections through the gateway they came from, increments nb_cfg in the same transaction.
 func TestAwaited(t *testing.T) {
 	s := ovsdbtest.StartNB(t)
 	s.Nbctl("init")
+	s.Nbctl("lr-add", "gr")
 	w := connect(t, ovsdb.Config{Address: s.Socket()})
 	balancer := func(protocol, to string) nb.Row {
 		return nb.Row{ID: "lb", Model: &nbdb.LoadBalancer{Name: "lb", Protocol: &protocol, Vips: map[string]string{"10.96.0.9:80": to}}}
 	}
+	route := func(hop string, options map[string]string) nb.Row {
+		return onRouter("gr", hop, &nbdb.LogicalRouterStaticRoute{IPPrefix: "10.244.0.3/32", Nexthop: hop, Options: options})
+	}
+	symmetric := map[string]string{"ecmp_symmetric_reply": "true"}
 	for _, c := range []struct {
 		what string
 		rows []nb.Row
@@ -345,6 +350,11 @@ func TestAwaited(t *testing.T) {
 		{"gone", nil, 1},
 		{"by TCP", []nb.Row{balancer("tcp", "10.244.0.3:80")}, 0},
 		{"by TCP, other endpoints", []nb.Row{balancer("tcp", "10.244.0.4:80")}, 0},
+		{"gateways", []nb.Row{route("172.18.0.51", symmetric), route("172.18.0.52", symmetric)}, 0},
+		{"a gateway that is gone", []nb.Row{route("172.18.0.52", symmetric)}, 1},
+		{"a usual route", []nb.Row{route("172.18.0.52", symmetric), route("172.18.0.1", nil)}, 0},
+		{"a usual route that is gone", []nb.Row{route("172.18.0.52", symmetric)}, 0},
+		{"all gateways gone", nil, 1},
 	} {
 		cfg := func() string { return strings.TrimSpace(s.Nbctl("get", "nb_global", ".", "nb_cfg")) }
 		before, records := cfg(), s.Records()

@@ -45,6 +45,10 @@ var literals = []Table{
 		Name: nbdb.LogicalRouterStaticRouteTable, New: func() model.Model { return &nbdb.LogicalRouterStaticRoute{} },
 		Parents: map[string]string{nbdb.LogicalRouterTable: "static_routes"},
 		Refs:    []string{"bfd"},
+		// Nodes delete connections that are still answered through a former gateway.
+		Awaited: func(m model.Model, deleted bool) bool {
+			return deleted && m.(*nbdb.LogicalRouterStaticRoute).Options["ecmp_symmetric_reply"] == "true"
+		},
 	},
 	{
 		Name: nbdb.LogicalRouterPolicyTable, New: func() model.Model { return &nbdb.LogicalRouterPolicy{} },
@@ -88,7 +92,7 @@ var literals = []Table{
 		},
 		// Nodes delete UDP conntrack entries that lead to a destination which OVN no longer
 		// uses.
-		Awaited: func(m model.Model) bool {
+		Awaited: func(m model.Model, _ bool) bool {
 			protocol := m.(*nbdb.LoadBalancer).Protocol
 			return protocol != nil && *protocol == nbdb.LoadBalancerProtocolUDP
 		},

@@ -82,8 +82,8 @@ func (b *part) addWrite(op ovsdb.Operation, exact bool) {
 	b.exact = append(b.exact, exact)
 }
 
-func (b *part) await(t *table, row model.Model) {
-	b.awaited = b.awaited || t.Awaited != nil && t.Awaited(row)
+func (b *part) await(t *table, row model.Model, deleted bool) {
+	b.awaited = b.awaited || t.Awaited != nil && t.Awaited(row, deleted)
 }
 
 // remove adds the deletion of rows of root tables and, for other rows, the removal of the
@@ -91,7 +91,7 @@ func (b *part) await(t *table, row model.Model) {
 func (b *part) remove(thorough bool) {
 	for _, d := range b.plan.gone {
 		b.stats.Deleted++
-		b.await(d.table, d.row)
+		b.await(d.table, d.row, true)
 		ref := wireUUID(d.uuid)
 		if !d.table.root && d.table.keeps(d.row) {
 			// The server removes unreferenced rows after it has checked references: too
@@ -133,7 +133,7 @@ func (b *part) write(w *wanted) {
 			values["external_ids"] = wireMap(w.ids)
 		}
 		b.stats.Inserted++
-		b.await(t, w.model)
+		b.await(t, w.model, false)
 		b.changed = append(b.changed, w)
 		b.addWrite(ovsdb.Operation{Op: ovsdb.OperationInsert, Table: t.Name, UUIDName: w.uuid, Row: values}, false)
 		return
@@ -150,7 +150,7 @@ func (b *part) write(w *wanted) {
 		}
 	}
 	if len(values)+len(mutations) > 0 {
-		b.await(t, w.have.row)
+		b.await(t, w.have.row, false)
 	}
 	if w.ids != nil {
 		remove, insert := idChange(t.idsOf(w.have.row), w.ids)

@@ -72,6 +72,8 @@ type Controller struct {
 	healthReported map[string]bool
 
 	plans, writes *queue.Controller
+	// unconfirmed are changes of UDP Services that OVN may not have followed yet.
+	unconfirmed queue.Unconfirmed
 
 	mu     sync.Mutex // guards the fields below
 	states map[string]service.NodeState
@@ -108,8 +110,12 @@ func New(deps Deps) (*Controller, error) {
 	c.plans.Seed(reader.Keys)
 	c.writes = queue.New("service-node-write", c.write)
 	c.writes.Seed(func() []string { return []string{writeChains, writeRoutes, writeFlows, writeHealth, writeUDP} })
-	// Until then, OVN recreates such entries.
-	deps.OnApplied(func() { c.writes.Enqueue(writeUDP) })
+	c.unconfirmed.Changed() // OVN may be behind at the start
+	deps.OnApplied(func() {
+		if c.unconfirmed.Reported() {
+			c.writes.Enqueue(writeUDP)
+		}
+	})
 	if err := reader.Watch(c.plans); err != nil {
 		return nil, err
 	}
@@ -117,7 +123,7 @@ func New(deps Deps) (*Controller, error) {
 }
 
 // nodeKeys returns the keys of all Services if this node has changed in a way that plans
-// depend on.
+// depend on. Flows also depend on its VLAN, which is not part of plans.
 func (c *Controller) nodeKeys(old, new any) []string {
 	a, _ := old.(*corev1.Node)
 	b, _ := new.(*corev1.Node)
@@ -132,6 +138,7 @@ func (c *Controller) nodeKeys(old, new any) []string {
 		if same {
 			return nil
 		}
+		c.writes.Enqueue(writeFlows)
 	}
 	return c.reader.Keys()
 }
@@ -192,6 +199,7 @@ func (c *Controller) plan(_ context.Context, key string) error {
 		c.writes.Enqueue(writeHealth)
 	}
 	if before.UDP.Removed(next.UDP) {
+		c.unconfirmed.Changed() // until OVN has followed, it recreates stale entries
 		c.writes.Enqueue(writeUDP)
 	}
 	return nil

@@ -53,6 +53,7 @@ type world struct {
 
 	mu      sync.Mutex
 	entries map[[2]netip.AddrPort]bool // conntrack: destination, source of replies
+	flushes int                        // how often stale entries were looked for
 }
 
 func newWorld(t *testing.T, mode topology.GatewayMode) *world {
@@ -77,7 +78,7 @@ var mgmt = host.ChainKey{Family: topology.IPv4, Table: "nat", Name: topology.Cha
 func (w *world) start() {
 	w.t.Helper()
 	w.stop()
-	factory := informers.NewSharedInformerFactory(w.kube, 0)
+	factory := informers.NewSharedInformerFactory(w.kube, fakeapi.NoResync)
 	w.events = record.NewFakeRecorder(1000)
 	c, err := node.New(node.Deps{
 		Recorder:       w.events,
@@ -106,6 +107,7 @@ func (w *world) start() {
 		if err := <-done; err != nil {
 			w.t.Error(err)
 		}
+		factory.Shutdown()
 		w.stop = func() {}
 	}
 	for _, done := range append(c.Synced(), c.Attempted()) {
@@ -117,6 +119,7 @@ func (w *world) start() {
 func (w *world) flush(_ context.Context, stale func(service.Entry) bool) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.flushes++
 	n := 0
 	for e := range w.entries {
 		if stale(service.Entry{To: e[0], From: e[1], HostOwned: true}) {

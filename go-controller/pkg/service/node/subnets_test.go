@@ -38,3 +38,24 @@ func TestNewSubnets(t *testing.T) {
 	}
 	w.until("the route by the new subnet", via("10.244.7.1"))
 }
+
+// TestNewVLAN: flows follow the node's VLAN, even if the node's annotation changes after they were
+// written.
+func TestNewVLAN(t *testing.T) {
+	w := newWorld(t, topology.GatewayShared)
+	w.create(object("a", "10.96.0.1", corev1.ProtocolTCP, 30001))
+	w.serve("a", "10.244.1.3@n1")
+	w.start()
+	if flows := w.flows.Dump(); flows == "" || strings.Contains(flows, "dl_vlan") {
+		t.Fatalf("flows at first:\n%s", flows)
+	}
+	n, err := w.kube.CoreV1().Nodes().Get(t.Context(), "n1", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.Annotations[kube.AnnotationL3Gateway] = strings.Replace(n.Annotations[kube.AnnotationL3Gateway], `"vlan-id":"0"`, `"vlan-id":"30"`, 1)
+	if _, err := w.kube.CoreV1().Nodes().Update(t.Context(), n, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.until("the flows to have the new VLAN", func() bool { return strings.Contains(w.flows.Dump(), "dl_vlan=30") })
+}

@@ -1,0 +1,93 @@
+package node
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	kubefake "k8s.io/client-go/kubernetes/fake"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
+)
+
+// counted counts how often the connections are listed.
+type counted struct {
+	*datapath
+	lists int
+}
+
+func (c *counted) List(ctx context.Context) ([]host.Steered, error) {
+	c.mu.Lock()
+	c.lists++
+	c.mu.Unlock()
+	return c.datapath.List(ctx)
+}
+
+// TestSlowChassis: as long as the chassis has not applied the removal of a gateway, it stores the gateway with
+// connections again, however long that is; afterwards they are forgotten. Reports without a change before them have no
+// effect.
+func TestSlowChassis(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := kubefake.NewClientset(namespace("red", "172.18.0.51,172.18.0.52"), pod("a", "red", "10.244.0.5"))
+		d := &counted{datapath: &datapath{entries: map[host.Steered]bool{}}}
+		core := informers.NewSharedInformerFactory(client, fakeapi.NoResync)
+		var applied func()
+		c, err := New(Deps{Namespaces: core.Core().V1().Namespaces(), Pods: core.Core().V1().Pods(), Connections: d,
+			OnApplied: func(f func()) { applied = f },
+			Resolve: func(context.Context, []netip.Addr) (map[netip.Addr]string, error) {
+				return map[netip.Addr]string{netip.MustParseAddr("172.18.0.52"): "m52"}, nil
+			}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		fakeapi.Start(ctx, t, client, core)
+		done := make(chan error, 1)
+		go func() { done <- c.Run(ctx) }()
+		fakeapi.Settle()
+		connect := func() {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			for _, mac := range []string{"m51", "m52"} {
+				d.entries[host.Steered{Zone: 6, Dst: netip.MustParseAddr("10.244.0.5"), Neighbor: mac, Tuple: mac}] = true
+			}
+		}
+		left := func(what string, want ...string) {
+			t.Helper()
+			fakeapi.Settle()
+			if got := d.left(); !slices.Equal(got, want) {
+				t.Errorf("%s: left %q, want %q", what, got, want)
+			}
+		}
+		if _, err := client.CoreV1().Namespaces().Update(ctx, namespace("red", "172.18.0.52"), metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		left("the chassis hangs")
+		for _, report := range []string{"the chassis reports an earlier change", "the chassis reports the change"} {
+			<-time.After(time.Hour)
+			connect()
+			left("it still hangs", "10.244.0.5 m51", "10.244.0.5 m52")
+			applied()
+			left(report, "10.244.0.5 m52")
+		}
+		before := d.lists
+		for range 100 {
+			applied()
+			fakeapi.Settle()
+		}
+		if n := d.lists - before; n > 1 {
+			t.Errorf("connections were listed %d times although nothing changed", n)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		core.Shutdown()
+	})
+}
