@@ -157,7 +157,7 @@ high-availability-chaos: ## Inject CHAOS_FAULTS random faults (200) into a clust
 
 .PHONY: high-availability-test
 high-availability-test: ## Turn a cluster from the manifests into one with three masters and clustered databases, and take members away (root)
-	HIGH_AVAILABILITY=1 $(MAKE) e2e E2E_PACKAGES=./suite E2E_RUN='TestInstalled/HighAvailability' E2E_FLAGS='-v $(E2E_FLAGS)'
+	HIGH_AVAILABILITY=1 $(MAKE) e2e E2E_PACKAGES=./suite E2E_RUN='TestInstalled/(Recovery|HighAvailability)' E2E_FLAGS='-v $(E2E_FLAGS)'
 
 # The version to start from: the last tag before this commit, or, if there is none,
 # the first commit whose databases use TLS.
