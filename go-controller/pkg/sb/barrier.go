@@ -166,14 +166,19 @@ func (b *Barrier) farthest() int {
 
 // watch keeps the progress up to date.
 func (b *Barrier) watch(ctx context.Context) {
-	wait := waitFor("barrier", b.southbound)
-	defer b.lost.Set(wait, nil)
-	b.lost.Set(wait, errNotYet)
+	reconnect(ctx, &b.lost, waitFor("barrier", b.southbound), "Cannot watch the progress of the chassis, will retry", b.session)
+}
+
+// reconnect runs sessions, each of which handles one connection and ends with it, until ctx is done. lost gets the wait for a
+// connection, message is logged with the error that ended a session.
+func reconnect(ctx context.Context, lost *waits.Lost, wait waits.Wait, message string, session func(context.Context) error) {
+	defer lost.Set(wait, nil)
+	lost.Set(wait, errNotYet)
 	for ctx.Err() == nil {
-		err := b.session(ctx)
-		b.lost.Set(wait, err)
+		err := session(ctx)
+		lost.Set(wait, err)
 		if err != nil && ctx.Err() == nil {
-			klog.ErrorS(err, "Cannot watch the progress of the chassis, will retry")
+			klog.ErrorS(err, message)
 		}
 		select {
 		case <-time.After(backoff):

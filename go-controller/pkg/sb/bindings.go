@@ -67,20 +67,7 @@ func NewBindings(northbound, southbound nbovsdb.Config) *Bindings {
 
 // Run runs until ctx is done, and handles restarts of the databases.
 func (b *Bindings) Run(ctx context.Context) error {
-	wait := waitFor("static MAC bindings", b.southbound)
-	defer b.lost.Set(waits.Wait{}, nil)
-	b.lost.Set(wait, errNotYet)
-	for ctx.Err() == nil {
-		err := b.session(ctx)
-		b.lost.Set(wait, err)
-		if err != nil && ctx.Err() == nil {
-			klog.ErrorS(err, "Cannot watch static MAC bindings, will retry")
-		}
-		select {
-		case <-time.After(backoff):
-		case <-ctx.Done():
-		}
-	}
+	reconnect(ctx, &b.lost, waitFor("static MAC bindings", b.southbound), "Cannot watch static MAC bindings, will retry", b.session)
 	return nil
 }
 

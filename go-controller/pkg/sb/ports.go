@@ -12,7 +12,6 @@ import (
 	"github.com/ovn-org/libovsdb/client"
 	"github.com/ovn-org/libovsdb/model"
 	"github.com/ovn-org/libovsdb/ovsdb"
-	"k8s.io/klog/v2"
 
 	nbovsdb "github.com/ovnkube/ovnkube/go-controller/pkg/nb/ovsdb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
@@ -94,22 +93,13 @@ func (p *Ports) Err() error {
 
 // Run runs until ctx is done, and handles restarts of the database.
 func (p *Ports) Run(ctx context.Context) error {
-	defer p.lost.Set(waits.Wait{}, nil)
-	p.lost.Set(p.wait(), errNotYet)
-	for ctx.Err() == nil {
+	reconnect(ctx, &p.lost, p.wait(), "Cannot watch the addresses of pods, will retry", func(ctx context.Context) error {
 		err := p.session(ctx)
 		p.mu.Lock()
 		p.err = err
 		p.mu.Unlock()
-		p.lost.Set(p.wait(), err)
-		if err != nil && ctx.Err() == nil {
-			klog.ErrorS(err, "Cannot watch the addresses of pods, will retry")
-		}
-		select {
-		case <-time.After(backoff):
-		case <-ctx.Done():
-		}
-	}
+		return err
+	})
 	return nil
 }
 
