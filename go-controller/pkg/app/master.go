@@ -28,6 +28,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/informers/externalversions"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/health"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/ovsdb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/network"
 	networkmaster "github.com/ovnkube/ovnkube/go-controller/pkg/network/master"
@@ -265,7 +266,13 @@ func (m *master) network() error {
 	}
 	m.nodes.OnRefusal(c.Look)
 	m.runners["network"] = c
-	m.runners["static MAC bindings"] = sb.NewBindings(databaseConfig(m.env.Config.OVNNorth), databaseConfig(m.env.Config.OVNSouth))
+	bindings := sb.NewBindings(databaseConfig(m.env.Config.OVNNorth), databaseConfig(m.env.Config.OVNSouth))
+	m.writer.OnDrift(func(o nb.Owner) {
+		if o.Feature == network.Feature { // the routers'
+			bindings.Look()
+		}
+	})
+	m.runners["static MAC bindings"] = bindings
 	return nil
 }
 

@@ -2,17 +2,17 @@ package sb
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
-	"github.com/ovn-org/libovsdb/cache"
 	"github.com/ovn-org/libovsdb/client"
 	"github.com/ovn-org/libovsdb/model"
 	"github.com/ovn-org/libovsdb/ovsdb"
 	"k8s.io/klog/v2"
 
 	nbovsdb "github.com/ovnkube/ovnkube/go-controller/pkg/nb/ovsdb"
-	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
 )
 
 const (
@@ -57,84 +57,110 @@ type staticBinding struct {
 // northd writes from then on. Once the bindings are deleted, northd creates them anew.
 type Bindings struct {
 	northbound, southbound nbovsdb.Config
-	lost                   waits.Lost // the connections
+	due                    chan struct{} // has a value when routers may have been replaced
 }
 
 // NewBindings returns Bindings, which have an effect while Run runs.
 func NewBindings(northbound, southbound nbovsdb.Config) *Bindings {
-	return &Bindings{northbound: northbound, southbound: southbound}
+	return &Bindings{northbound: northbound, southbound: southbound, due: make(chan struct{}, 1)}
 }
 
-// Run runs until ctx is done, and handles restarts of the databases.
+// Look says that routers may have been replaced.
+func (b *Bindings) Look() {
+	select {
+	case b.due <- struct{}{}:
+	default:
+	}
+}
+
+// Run looks for such bindings at first and after each call of Look, until ctx is done.
 func (b *Bindings) Run(ctx context.Context) error {
-	reconnect(ctx, &b.lost, waitFor("static MAC bindings", b.southbound), "Cannot watch static MAC bindings, will retry", b.session)
-	return nil
-}
-
-// session handles one connection to each database.
-func (b *Bindings) session(ctx context.Context) error {
-	changed := make(chan struct{}, 1)
-	nb, err := b.watch(ctx, b.northbound, databaseNB, changed, map[string]model.Model{tableRouters: &router{}})
-	if err != nil {
-		return err
-	}
-	defer nb.Close()
-	sb, err := b.watch(ctx, b.southbound, database, changed, map[string]model.Model{tableDatapaths: &datapath{}, tableBindings: &staticBinding{}})
-	if err != nil {
-		return err
-	}
-	defer sb.Close()
-	routers, rows := nb.Cache(), sb.Cache()
-	if routers == nil || rows == nil {
-		return fmt.Errorf("lost the connection to %s or %s", b.northbound.Address, b.southbound.Address)
-	}
-	b.lost.Set(waits.Wait{}, nil)
-	var due <-chan time.Time // when northd has had its time
+	b.Look()
 	for {
-		if due == nil && len(stale(routers, rows)) > 0 {
-			due = time.After(patience)
-		}
 		select {
-		case <-changed:
-		case <-due:
-			due = nil
-			if err := deleteBindings(ctx, sb, stale(routers, rows)); err != nil {
-				return err
-			}
-		case <-nb.Lost():
-			return fmt.Errorf("lost the connection to %s", b.northbound.Address)
-		case <-sb.Lost():
-			return fmt.Errorf("lost the connection to %s", b.southbound.Address)
+		case <-b.due:
 		case <-ctx.Done():
 			return nil
 		}
+		select {
+		case <-time.After(patience):
+		case <-ctx.Done():
+			return nil
+		}
+		deleted, err := b.clean(ctx)
+		switch {
+		case err == nil && deleted > 0:
+			klog.InfoS("Deleted static MAC bindings of routers that were replaced, which northd cannot do", "bindings", deleted)
+			b.Look() // another router may have been replaced meanwhile
+		case err != nil && ctx.Err() == nil:
+			klog.ErrorS(err, "Cannot look for static MAC bindings of routers that were replaced, will retry")
+			b.Look()
+		}
 	}
 }
 
-// watch connects to a database and copies tables. changed gets a value after each change.
-func (b *Bindings) watch(ctx context.Context, db nbovsdb.Config, name string, changed chan<- struct{}, tables map[string]model.Model) (*nbovsdb.Connection, error) {
+// clean deletes the bindings of routers that do not exist and returns their number.
+func (b *Bindings) clean(ctx context.Context) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	// First what may be deleted: a router that is new meanwhile is not taken for a former one.
+	sb, err := b.read(ctx, b.southbound, database, map[string]model.Model{tableDatapaths: &datapath{}, tableBindings: &staticBinding{}})
+	if err != nil {
+		return 0, err
+	}
+	defer sb.Close()
+	var datapaths []datapath
+	var bindings []staticBinding
+	if err := errors.Join(sb.List(ctx, &datapaths), sb.List(ctx, &bindings)); err != nil {
+		return 0, fmt.Errorf("list static MAC bindings: %w", err)
+	}
+	nb, err := b.read(ctx, b.northbound, databaseNB, map[string]model.Model{tableRouters: &router{}})
+	if err != nil {
+		return 0, err
+	}
+	defer nb.Close()
+	var routers []router
+	if err := nb.List(ctx, &routers); err != nil {
+		return 0, fmt.Errorf("list routers: %w", err)
+	}
+	former := map[string]bool{} // datapaths
+	for _, d := range datapaths {
+		id := d.ExternalIDs[keyRouter]
+		former[d.UUID] = id != "" && !slices.ContainsFunc(routers, func(r router) bool { return r.UUID == id })
+	}
+	var ops []ovsdb.Operation
+	for _, row := range bindings {
+		if !former[row.Datapath] {
+			continue
+		}
+		op, err := sb.Where(&row).Delete()
+		if err != nil {
+			return 0, fmt.Errorf("prepare the deletion of static MAC bindings: %w", err)
+		}
+		ops = append(ops, op...)
+	}
+	if len(ops) == 0 {
+		return 0, nil
+	}
+	results, err := sb.Transact(ctx, ops...)
+	if err == nil {
+		_, err = ovsdb.CheckOperationResults(results, ops)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("delete static MAC bindings: %w", err)
+	}
+	return len(ops), nil
+}
+
+// read connects to a database and copies tables.
+func (b *Bindings) read(ctx context.Context, db nbovsdb.Config, name string, tables map[string]model.Model) (*nbovsdb.Connection, error) {
 	m, err := model.NewClientDBModel(name, tables)
 	if err != nil {
 		return nil, fmt.Errorf("describe %s: %w", name, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
 	c, err := nbovsdb.Dial(ctx, m, db)
 	if err != nil {
 		return nil, err
-	}
-	if rows := c.Cache(); rows != nil {
-		tell := func() {
-			select {
-			case changed <- struct{}{}:
-			default:
-			}
-		}
-		rows.AddEventHandler(&cache.EventHandlerFuncs{
-			AddFunc:    func(string, model.Model) { tell() },
-			UpdateFunc: func(string, model.Model, model.Model) { tell() },
-			DeleteFunc: func(string, model.Model) { tell() },
-		})
 	}
 	var options []client.MonitorOption
 	for _, row := range tables {
@@ -145,47 +171,4 @@ func (b *Bindings) watch(ctx context.Context, db nbovsdb.Config, name string, ch
 		return nil, fmt.Errorf("monitor %s: %w", name, err)
 	}
 	return c, nil
-}
-
-// stale returns the bindings whose datapath is that of a router that does not exist.
-func stale(routers, rows *cache.TableCache) []*staticBinding {
-	current := routers.Table(tableRouters).RowsShallow()
-	datapaths := rows.Table(tableDatapaths).RowsShallow()
-	var found []*staticBinding
-	for _, row := range rows.Table(tableBindings).RowsShallow() {
-		binding := row.(*staticBinding)
-		path, ok := datapaths[binding.Datapath].(*datapath)
-		if !ok || path.ExternalIDs[keyRouter] == "" {
-			continue
-		}
-		if _, ok := current[path.ExternalIDs[keyRouter]]; !ok {
-			found = append(found, binding)
-		}
-	}
-	return found
-}
-
-func deleteBindings(ctx context.Context, c *nbovsdb.Connection, rows []*staticBinding) error {
-	var ops []ovsdb.Operation
-	for _, row := range rows {
-		op, err := c.Where(row).Delete()
-		if err != nil {
-			return fmt.Errorf("prepare the deletion of static MAC bindings: %w", err)
-		}
-		ops = append(ops, op...)
-	}
-	if len(ops) == 0 {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	results, err := c.Transact(ctx, ops...)
-	if err == nil {
-		_, err = ovsdb.CheckOperationResults(results, ops)
-	}
-	if err != nil {
-		return fmt.Errorf("delete static MAC bindings: %w", err)
-	}
-	klog.InfoS("Deleted static MAC bindings of routers that were replaced, which northd cannot do", "bindings", len(rows))
-	return nil
 }

@@ -30,7 +30,10 @@ func TestReplacedRouter(t *testing.T) {
 		return strings.TrimSpace(ovn.Sbctl("--bare", "--columns="+column, "find", "Static_MAC_Binding", "logical_port=port-"+router))
 	}
 	stays, former := binding("stays", "_uuid"), binding("replaced", "datapath")
-	ovn.NB.Nbctl(append([]string{"--", "destroy", "Logical_Router", "replaced"}, add("replaced")...)...)
+	replace := func() {
+		ovn.NB.Nbctl(append([]string{"--", "destroy", "Logical_Router", "replaced"}, add("replaced")...)...)
+	}
+	replace()
 
 	b := NewBindings(nbovsdb.Config{Address: ovn.NB.Socket()}, nbovsdb.Config{Address: ovn.SB.Socket()})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -42,12 +45,20 @@ func TestReplacedRouter(t *testing.T) {
 			t.Errorf("Run: %v", err)
 		}
 	})
-	eventually.Succeeds(t, "a binding of the new router", func() error {
-		if now := binding("replaced", "datapath"); now == "" || now == former {
-			return fmt.Errorf("it is that of %q, was %q", now, former)
-		}
-		return nil
-	})
+	renewed := func(former string) {
+		t.Helper()
+		eventually.Succeeds(t, "a binding of the new router", func() error {
+			if now := binding("replaced", "datapath"); now == "" || now == former {
+				return fmt.Errorf("it is that of %q, was %q", now, former)
+			}
+			return nil
+		})
+	}
+	renewed(former)
+	former = binding("replaced", "datapath")
+	replace()
+	b.Look()
+	renewed(former)
 	ovn.Sync()
 	if now := binding("stays", "_uuid"); now != stays {
 		t.Errorf("the binding of the other router is %s, was %s", now, stays)
