@@ -185,6 +185,7 @@ var texts = map[string]string{
 	"on k8s.v1.cni.cncf.io/network-status":                  "on Pod; the meta plugin that attaches networks",
 	"annotation k8s.v1.cni.cncf.io/network-status":          "The networks that a pod is attached to; read to find the address of a gateway pod",
 
+	"id logical-router":               "southbound, `Datapath_Binding`: the router, by its UUID in the northbound database; northd writes it",
 	"id k8s.ovn.org/owner-controller": "northbound, all rows of ovnkube: always `ovnkube`",
 	"id k8s.ovn.org/owner-type":       "northbound, all rows of ovnkube: the feature, see below",
 	"id k8s.ovn.org/name":             "northbound, all rows of ovnkube: the object that the row is planned for; empty for the cluster",

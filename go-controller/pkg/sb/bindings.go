@@ -24,9 +24,6 @@ const (
 	tableBindings  = "Static_MAC_Binding"
 )
 
-// keyRouter is the key of a datapath's external_ids that has the UUID of its router.
-const keyRouter = "logical-router"
-
 // patience is how long northd may take to replace the bindings of a router itself.
 const patience = time.Second
 
@@ -125,7 +122,7 @@ func (b *Bindings) clean(ctx context.Context) (int, error) {
 	}
 	former := map[string]bool{} // datapaths
 	for _, d := range datapaths {
-		id := d.ExternalIDs[keyRouter]
+		id := d.ExternalIDs["logical-router"] // as northd calls the UUID of the row
 		former[d.UUID] = id != "" && !slices.ContainsFunc(routers, func(r router) bool { return r.UUID == id })
 	}
 	var ops []ovsdb.Operation
