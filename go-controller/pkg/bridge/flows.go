@@ -190,6 +190,7 @@ func classify(b Bridge, f Family, m Marks) []host.Flow {
 			// Replies of own pods to clients that connected to the pod's address.
 			flow(0, 107, []string{in(Patch), t.ip, own}, fmt.Sprintf("ct(zone=%d,table=%d)", m.Zone, TablePodReply)),
 			flow(TablePodReply, 110, []string{t.ip, "ct_state=+est+rpl+trk", fmt.Sprintf("ct_mark=%#x", m.OVN)}, output(Uplink)),
+			flow(TablePodReply, 110, []string{t.ip, "ct_state=+rel+rpl+trk", fmt.Sprintf("ct_mark=%#x", m.OVN)}, output(Uplink)),
 			flow(TablePodReply, PriorityUnsnatted, []string{t.ip}, withhold))
 	}
 	for _, c := range f.Cluster {

@@ -71,7 +71,7 @@ func TestNodeWithoutPods(t *testing.T) {
 	for _, f := range missing {
 		what = append(what, strings.Join(strings.SplitN(string(f), ",", 3)[:2], ","))
 	}
-	want := []string{"table=0,priority=109", "table=0,priority=108", "table=3,priority=111", "table=0,priority=107", "table=3,priority=110", "table=3,priority=104", "table=1,priority=16"}
+	want := []string{"table=0,priority=109", "table=0,priority=108", "table=3,priority=111", "table=0,priority=107", "table=3,priority=110", "table=3,priority=110", "table=3,priority=104", "table=1,priority=16"}
 	if !slices.Equal(what, want) || len(fewer) != len(all)-len(want) {
 		t.Errorf("missing are %v, want %v", what, want)
 	}

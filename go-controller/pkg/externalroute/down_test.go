@@ -83,6 +83,8 @@ func TestDownButMarked(t *testing.T) {
 		hops   []string // to which packets of pods are marked
 	}{
 		"one pod expected untranslated": {[]func(*state){plainToo, down}, []string{"172.18.0.51", "172.18.0.52"}},
+		"the usual next hop, too":       {[]func(*state){policy("p", 1, onlyRed, static("172.18.0.1", bfd, skip), static("172.18.0.51", bfd)), down}, []string{"172.18.0.51"}},
+		"the usual next hop, in use":    {[]func(*state){policy("p", 1, onlyRed, static("172.18.0.1", bfd, skip)), func(s *state) { s.watched, s.up = true, []string{"172.18.0.1"} }}, []string{"172.18.0.1"}},
 		"translated":                    {[]func(*state){policy("p", 1, onlyRed, static("172.18.0.51", bfd)), down}, nil},
 		"no pod translated":             {[]func(*state){policy("p", 1, onlyRed, static("172.18.0.51", bfd), static("fc00::51", bfd)), down, disableSNAT}, []string{"172.18.0.51", "fc00::51"}},
 	} {

@@ -69,7 +69,8 @@ type family struct {
 	plain   []netip.Addr                // pods with an individual translation
 	via     map[netip.Addr][]netip.Addr // hops of each pod
 	skip    []netip.Addr                // pods that must be exempt from other rules' translation
-	bare    []netip.Addr                // pods whose gateways expect their own addresses, usable or not
+	bare    []netip.Addr                // pods whose gateways expect their own addresses
+	early   []netip.Addr                // others, whose gateways will, once they are usable
 	second  []netip.Addr                // pods that use gateways on the second uplink
 	rows    []nb.Row
 }
@@ -152,8 +153,12 @@ func (f *family) pod(a netip.Addr, hops []Hop, rerouted bool) {
 		second = second || f.node.Gateway.External.Reaches(h.Addr)
 		f.route(a, h)
 	}
-	if f.cfg.DisableSNATMultipleGWs || skip {
+	switch {
+	case !f.cfg.DisableSNATMultipleGWs && !skip:
+	case routed:
 		f.bare = append(f.bare, a)
+	default:
+		f.early = append(f.early, a)
 	}
 	if !routed {
 		f.plain = append(f.plain, a)

@@ -29,6 +29,14 @@ func (f *family) untranslated() {
 			byHop[hop] = append(byHop[hop], a)
 		}
 	}
+	for _, a := range f.early {
+		for _, hop := range f.via[a] {
+			// The usual route through the same machine has translated packets, and nothing tells them apart.
+			if !slices.Contains(f.node.Gateway.NextHops, hop) {
+				byHop[hop] = append(byHop[hop], a)
+			}
+		}
+	}
 	for _, hop := range slices.SortedFunc(maps.Keys(byHop), netip.Addr.Compare) {
 		set := setName("external_gateway_untranslated", f.node.Name, f.Family) + "_" + strings.NewReplacer(".", "_", ":", "_").Replace(hop.String())
 		f.addressSet(set, texts(byHop[hop]))

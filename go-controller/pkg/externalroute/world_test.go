@@ -87,7 +87,7 @@ func testNode(i int, mode topology.GatewayMode) topology.Node {
 		Name:    []string{"ovn-worker", "ovn-worker2"}[i],
 		Chassis: "c", Subnets: prefixes(fmt.Sprintf("10.244.%d.0/24", i), fmt.Sprintf("fd00:10:244:%d::/64", i+1)),
 		Join: prefixes(fmt.Sprintf("100.64.0.%d/16", i+3), fmt.Sprintf("fd98::%d/64", i+3)),
-		Gateway: topology.Gateway{Mode: mode, InterfaceID: "breth0_n", MAC: "02:42:ac:12:00:03",
+		Gateway: topology.Gateway{Mode: mode, InterfaceID: "breth0_n", MAC: "02:42:ac:12:00:03", NextHops: []netip.Addr{netip.MustParseAddr("172.18.0.1")},
 			Addrs: prefixes(fmt.Sprintf("172.18.0.%d/16", i+3), fmt.Sprintf("fc00::%d/64", i+3))},
 	}
 }

@@ -27,6 +27,9 @@ func (o *order) Touch(key string) {
 		delete(o.waits, key)
 		o.first = append(o.first, key)
 	}
+	if len(o.waits) == 0 {
+		o.rest = nil
+	}
 }
 
 // Push adds a key.

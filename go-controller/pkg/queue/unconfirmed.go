@@ -25,18 +25,19 @@ func (u *Unconfirmed) Changed() {
 	u.changed, u.first = true, time.Time{}
 }
 
-// Reported notes a report, and returns whether it may be the one that includes a change.
-func (u *Unconfirmed) Reported() bool {
+// Reported notes a report, and returns whether it may be the one that includes a change, and how long
+// after the first report it comes.
+func (u *Unconfirmed) Reported() (late time.Duration, matters bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if !u.changed {
-		return false
+		return 0, false
 	}
-	switch now := time.Now(); {
-	case u.first.IsZero():
+	now := time.Now()
+	if u.first.IsZero() {
 		u.first = now
-	case now.Sub(u.first) >= confirmTime:
-		u.changed = false
 	}
-	return true
+	late = now.Sub(u.first)
+	u.changed = late < confirmTime
+	return late, true
 }

@@ -13,7 +13,7 @@ func TestUnconfirmed(t *testing.T) {
 		var u Unconfirmed
 		reported := func(what string, want bool) {
 			t.Helper()
-			if got := u.Reported(); got != want {
+			if _, got := u.Reported(); got != want {
 				t.Errorf("%s: a report matters: %t, want %t", what, got, want)
 			}
 		}

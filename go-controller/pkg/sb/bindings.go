@@ -73,6 +73,7 @@ func (b *Bindings) Look() {
 // Run looks for such bindings at first and after each call of Look, until ctx is done.
 func (b *Bindings) Run(ctx context.Context) error {
 	b.Look()
+	var found map[string]bool
 	for {
 		select {
 		case <-b.due:
@@ -84,69 +85,75 @@ func (b *Bindings) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
-		deleted, err := b.clean(ctx)
-		switch {
-		case err == nil && deleted > 0:
-			klog.InfoS("Deleted static MAC bindings of routers that were replaced, which northd cannot do", "bindings", deleted)
-			b.Look() // another router may have been replaced meanwhile
-		case err != nil && ctx.Err() == nil:
+		now, err := b.clean(ctx, found)
+		if err != nil && ctx.Err() == nil {
 			klog.ErrorS(err, "Cannot look for static MAC bindings of routers that were replaced, will retry")
+		}
+		if err != nil || len(now) > 0 {
 			b.Look()
 		}
+		found = now
 	}
 }
 
-// clean deletes the bindings of routers that do not exist and returns their number.
-func (b *Bindings) clean(ctx context.Context) (int, error) {
+// clean returns the UUIDs of the bindings of routers that do not exist, and deletes them if they were found before: a member of
+// a clustered database may not know a new router yet.
+func (b *Bindings) clean(ctx context.Context, before map[string]bool) (map[string]bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	// First what may be deleted: a router that is new meanwhile is not taken for a former one.
 	sb, err := b.read(ctx, b.southbound, database, map[string]model.Model{tableDatapaths: &datapath{}, tableBindings: &staticBinding{}})
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	defer sb.Close()
 	var datapaths []datapath
 	var bindings []staticBinding
 	if err := errors.Join(sb.List(ctx, &datapaths), sb.List(ctx, &bindings)); err != nil {
-		return 0, fmt.Errorf("list static MAC bindings: %w", err)
+		return nil, fmt.Errorf("list static MAC bindings: %w", err)
 	}
 	nb, err := b.read(ctx, b.northbound, databaseNB, map[string]model.Model{tableRouters: &router{}})
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	defer nb.Close()
 	var routers []router
 	if err := nb.List(ctx, &routers); err != nil {
-		return 0, fmt.Errorf("list routers: %w", err)
+		return nil, fmt.Errorf("list routers: %w", err)
 	}
 	former := map[string]bool{} // datapaths
 	for _, d := range datapaths {
 		id := d.ExternalIDs["logical-router"] // as northd calls the UUID of the row
 		former[d.UUID] = id != "" && !slices.ContainsFunc(routers, func(r router) bool { return r.UUID == id })
 	}
+	found := map[string]bool{}
 	var ops []ovsdb.Operation
 	for _, row := range bindings {
 		if !former[row.Datapath] {
 			continue
 		}
+		found[row.UUID] = true
+		if !before[row.UUID] {
+			continue
+		}
 		op, err := sb.Where(&row).Delete()
 		if err != nil {
-			return 0, fmt.Errorf("prepare the deletion of static MAC bindings: %w", err)
+			return nil, fmt.Errorf("prepare the deletion of static MAC bindings: %w", err)
 		}
 		ops = append(ops, op...)
 	}
 	if len(ops) == 0 {
-		return 0, nil
+		return found, nil
 	}
 	results, err := sb.Transact(ctx, ops...)
 	if err == nil {
 		_, err = ovsdb.CheckOperationResults(results, ops)
 	}
 	if err != nil {
-		return 0, fmt.Errorf("delete static MAC bindings: %w", err)
+		return nil, fmt.Errorf("delete static MAC bindings: %w", err)
 	}
-	return len(ops), nil
+	klog.InfoS("Deleted static MAC bindings of routers that were replaced, which northd cannot do", "bindings", len(ops))
+	return found, nil
 }
 
 // read connects to a database and copies tables.

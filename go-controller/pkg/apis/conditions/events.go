@@ -33,7 +33,7 @@ var events = []Event{
 	{"Service", "HostPortReserved", "a port or an address is reserved for the nodes; it is not served", "use another one"},
 	{"Service", "PortTaken", "another Service has the port", "use another one"},
 	{"Service", "InvalidSourceRange", "an entry of `loadBalancerSourceRanges` is not valid", "correct it"},
-	{"Secret", "AuthorityLost", "the Secret of a certificate authority is gone, but the Secrets that the message names depend on it. No certificates are issued by this authority, and existing ones stay valid", "restore the Secret from a backup; [if there is none](certificates.md#a-lost-authority), begin with a new authority"},
+	{"Secret", "AuthorityLost", "the Secret of a certificate authority is gone, but the Secrets that the message names depend on it. Neither nodes nor the control plane get certificates meanwhile, and existing ones stay valid", "restore the Secret from a backup; [if there is none](certificates.md#a-lost-authority), begin with a new authority"},
 	{"Service", "SessionAffinityTimeout", "the timeout of the session affinity is longer than OVN supports", "use a shorter one"},
 }
 

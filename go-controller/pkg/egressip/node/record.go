@@ -34,12 +34,15 @@ type Record struct {
 	loaded bool
 	known  map[netip.Addr]bool            // as in the annotation
 	want   map[string]map[netip.Addr]bool // by EgressIP
+	// wanted are all addresses that this process has recorded. Others that are known were left by an earlier one.
+	wanted map[netip.Addr]bool
+	swept  bool // what earlier processes left has been removed from the host
 }
 
 // NewRecord returns the record of a node.
 func NewRecord(node string, cs kubernetes.Interface, nodes coreinformers.NodeInformer) *Record {
 	return &Record{node: node, kube: cs, nodes: nodes, passes: host.NewCoalescer[error](),
-		known: map[netip.Addr]bool{}, want: map[string]map[netip.Addr]bool{}}
+		known: map[netip.Addr]bool{}, want: map[string]map[netip.Addr]bool{}, wanted: map[netip.Addr]bool{}}
 }
 
 // Addresses returns the recorded addresses.
@@ -75,7 +78,7 @@ func (r *Record) load() {
 }
 
 // Set sets the recorded addresses of an EgressIP. If keep is true, addresses that no EgressIP
-// wants any more are kept.
+// wants any more are kept. What an earlier process left is kept until Trim: only the record tells that it is ours.
 func (r *Record) Set(ctx context.Context, key string, addrs map[netip.Addr]bool, keep bool) error {
 	r.load()
 	r.mu.Lock()
@@ -83,15 +86,9 @@ func (r *Record) Set(ctx context.Context, key string, addrs map[netip.Addr]bool,
 		delete(r.want, key)
 	} else {
 		r.want[key] = maps.Clone(addrs)
+		maps.Copy(r.wanted, addrs)
 	}
-	next := map[netip.Addr]bool{}
-	for _, some := range r.want {
-		maps.Copy(next, some)
-	}
-	if keep {
-		maps.Copy(next, r.known)
-	}
-	same := maps.Equal(next, r.known)
+	same := maps.Equal(r.next(keep), r.known)
 	r.mu.Unlock()
 	if same {
 		return nil
@@ -103,8 +100,27 @@ func (r *Record) Set(ctx context.Context, key string, addrs map[netip.Addr]bool,
 	return failed
 }
 
+// next returns what is to be recorded. The caller holds r.mu.
+func (r *Record) next(keep bool) map[netip.Addr]bool {
+	next := map[netip.Addr]bool{}
+	for _, some := range r.want {
+		maps.Copy(next, some)
+	}
+	for a := range r.known {
+		if keep || !r.swept && !r.wanted[a] {
+			next[a] = true
+		}
+	}
+	return next
+}
+
 // Trim removes the addresses that no EgressIP wants, once they are removed from the host.
-func (r *Record) Trim(ctx context.Context) error { return r.Set(ctx, "", nil, false) }
+func (r *Record) Trim(ctx context.Context) error {
+	r.mu.Lock()
+	r.swept = true
+	r.mu.Unlock()
+	return r.Set(ctx, "", nil, false)
+}
 
 // StandsIn reports whether a node's annotation matches the record. Before the record
 // is read, every annotation does.
@@ -169,13 +185,7 @@ func (r *Record) write(ctx context.Context, keep bool) error {
 		return fmt.Errorf("record egress addresses: %w", err)
 	}
 	r.mu.Lock()
-	next := map[netip.Addr]bool{}
-	for _, some := range r.want {
-		maps.Copy(next, some)
-	}
-	if keep {
-		maps.Copy(next, r.known)
-	}
+	next := r.next(keep)
 	before := slices.SortedFunc(maps.Keys(r.known), netip.Addr.Compare)
 	r.mu.Unlock()
 	// The node that was read may be older than the last write.

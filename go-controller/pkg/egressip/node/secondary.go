@@ -187,8 +187,7 @@ func (c *Controller) enter(ctx context.Context, key string, before state, next l
 	if err := c.flush(ctx, before.host.Translations, next.host.Translations); err != nil {
 		return err
 	}
-	// Until all EgressIPs are reconciled, the record may have addresses that are yet to be requested.
-	return c.deps.Record.Set(ctx, key, next.record, !c.hasReported())
+	return c.deps.Record.Set(ctx, key, next.record, false)
 }
 
 // forwardReleased forwards packets of other nodes' connections to those nodes. A kernel may
@@ -277,17 +276,6 @@ func (c *Controller) networks() ([]host.Network, error) {
 		return nil, fmt.Errorf("read the host's networks: %w", err)
 	}
 	return slices.DeleteFunc(all, func(n host.Network) bool { return len(n.Addrs) == 0 }), nil
-}
-
-// hasReported reports whether every EgressIP that existed at the start has been
-// reconciled.
-func (c *Controller) hasReported() bool {
-	select {
-	case <-c.Synced():
-		return true
-	default:
-		return false
-	}
 }
 
 // touch returns the EgressIPs with addresses on the host's links, and marks

@@ -74,7 +74,7 @@ func (c *Controller) gatewayPodKeys(old, new any) []string {
 		return nil // it neither is nor was a gateway
 	}
 	announces := func(p *corev1.Pod) bool { return p != nil && len(kube.RoutingNamespaces(p)) > 0 }
-	if announces(o) || announces(n) || c.sought(o) || c.sought(n) {
+	if announces(o) || announces(n) || c.sought(n) || (n == nil || o != nil && !maps.Equal(o.Labels, n.Labels)) && c.sought(o) {
 		return decideAll
 	}
 	return nil

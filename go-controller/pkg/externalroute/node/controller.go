@@ -29,8 +29,12 @@ const all = "all"
 // the removed gateway for a connection again in between.
 const settleTime = 3 * time.Second
 
-// reportPace is the delay after a report of the chassis, so that a burst of them causes a single check.
-const reportPace = time.Second
+// reportPace is the delay after the first report of the chassis, so that a burst of them causes a single check. The later
+// reports come, the longer it is, by up to latePace: few chassis take long.
+const (
+	reportPace = time.Second
+	latePace   = 30 * time.Second
+)
 
 // Connections lists and deletes connections whose replies are steered to a neighbour.
 type Connections interface {
@@ -76,8 +80,8 @@ func New(deps Deps) (*Controller, error) {
 	c.queue.Seed(func() []string { return []string{all} })
 	c.unconfirmed.Changed() // the chassis may be behind at the start
 	deps.OnApplied(func() {
-		if c.unconfirmed.Reported() {
-			c.queue.EnqueueAfter(reportPace, all)
+		if late, matters := c.unconfirmed.Reported(); matters {
+			c.queue.EnqueueAfter(reportPace+min(late, latePace), all) // each check reads all connections of the node
 		}
 	})
 	none := func(any, any) []string { return nil } // pods are only read

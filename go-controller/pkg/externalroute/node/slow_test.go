@@ -74,6 +74,7 @@ func TestSlowChassis(t *testing.T) {
 			connect()
 			left("it still hangs", "10.244.0.5 m51", "10.244.0.5 m52")
 			applied()
+			<-time.After(reportPace + latePace)
 			left(report, "10.244.0.5 m52")
 		}
 		before := d.lists

@@ -98,7 +98,7 @@ func Single() ([]string, error) {
 			return nil, fmt.Errorf("list addresses of %s: %w", l.Attrs().Name, err)
 		}
 		for _, a := range addrs {
-			if p := prefix(a.IPNet); p.IsSingleIP() && !p.Addr().IsLinkLocalUnicast() {
+			if p := prefix(a.IPNet); p.IsSingleIP() && !p.Addr().IsLinkLocalUnicast() && a.Flags&unix.IFA_F_PERMANENT != 0 { // leases expire
 				out = append(out, p.String()+" at "+l.Attrs().Name)
 			}
 		}

@@ -112,7 +112,7 @@ func New(deps Deps) (*Controller, error) {
 	c.writes.Seed(func() []string { return []string{writeChains, writeRoutes, writeFlows, writeHealth, writeUDP} })
 	c.unconfirmed.Changed() // OVN may be behind at the start
 	deps.OnApplied(func() {
-		if c.unconfirmed.Reported() {
+		if _, matters := c.unconfirmed.Reported(); matters {
 			c.writes.Enqueue(writeUDP)
 		}
 	})
