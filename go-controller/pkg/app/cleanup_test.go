@@ -137,6 +137,7 @@ func TestCleanHost(t *testing.T) {
 	ns.Run("ip", "addr", "add", "172.19.0.34/32", "dev", "eth9")
 	ns.Run("ip", "addr", "add", "fd00:19::34/128", "dev", "eth9")
 	ns.Run("ip", "addr", "add", "192.0.2.1/32", "dev", "lo")
+	ns.Run("ip", "addr", "add", "fd00:19::35/128", "dev", "eth9", "valid_lft", "1000", "preferred_lft", "1000") // a lease
 	if err := os.Mkdir(files[0], 0o755); err != nil {
 		t.Fatal(err)
 	}
