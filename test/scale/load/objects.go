@@ -72,7 +72,7 @@ func Slice(svc *corev1.Service, pods []*corev1.Pod) *discoveryv1.EndpointSlice {
 	for _, p := range pods {
 		node := p.Spec.NodeName
 		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{
-			Addresses: []string{p.Status.PodIP}, NodeName: &node, Conditions: discoveryv1.EndpointConditions{Ready: &ready},
+			Addresses: []string{p.Status.PodIPs[0].IP}, NodeName: &node, Conditions: discoveryv1.EndpointConditions{Ready: &ready},
 			TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: p.Namespace, Name: p.Name, UID: p.UID},
 		})
 	}

@@ -115,7 +115,7 @@ func (c Clients) servePods(ctx context.Context, s Size, nodes []place.Node) (map
 	}
 	err = each(ctx, len(all.Items), func(ctx context.Context, i int) error {
 		p := &all.Items[i]
-		if p.Status.PodIP == addrs[i].String() {
+		if len(p.Status.PodIPs) == 1 && p.Status.PodIPs[0].IP == addrs[i].String() {
 			return nil
 		}
 		prefix := netip.PrefixFrom(addrs[i], podPrefix)
