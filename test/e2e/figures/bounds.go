@@ -20,8 +20,8 @@ var (
 	OpenConnectionMove = Bound{Promised: 200 * time.Millisecond, Factor: 10}
 	// OpenConnectionFailover is how long it stalls after a power loss: a retransmission that failed
 	// after 1.4 s is repeated after 3.0 s and then after 6.2 s, and on a busy machine a packet is
-	// lost now and then. If answers took 80 ms before, all of these times are longer by two fifths.
-	OpenConnectionFailover = Bound{Promised: 2 * time.Second, Factor: 6}
+	// lost now and then.
+	OpenConnectionFailover = Bound{Promised: 2 * time.Second, Factor: 4}
 	// ResetConnection is the time until a connection whose address changed has been reset and
 	// reopened: docs/egress-service.md.
 	ResetConnection = Bound{Promised: time.Second, Factor: 5}

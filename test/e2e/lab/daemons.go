@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// systemNamespace is the namespace of the manifests.
-	systemNamespace = "ovn-kubernetes"
+	// SystemNamespace is the namespace of the manifests.
+	SystemNamespace = "ovn-kubernetes"
 	// labelStopped, followed by the name of a DaemonSet, is the label that keeps its pod off a node.
 	labelStopped = "e2e.ovnkube/stopped-"
 )
@@ -32,21 +32,21 @@ func (l *Lab) makeStoppable(ctx context.Context) error {
 	for _, daemon := range nodeDaemons {
 		patch := fmt.Sprintf(`{"spec":{"template":{"spec":{"affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":`+
 			`{"nodeSelectorTerms":[{"matchExpressions":[{"key":%q,"operator":"DoesNotExist"}]}]}}}}}}}`, labelStopped+daemon)
-		if _, err := l.system(ctx, "patch", "daemonset", daemon, "--patch", patch); err != nil {
+		if _, err := l.System(ctx, "patch", "daemonset", daemon, "--patch", patch); err != nil {
 			return err
 		}
 	}
 	for _, daemon := range nodeDaemons {
-		if _, err := l.system(ctx, "rollout", "status", "daemonset/"+daemon, "--timeout=3m"); err != nil {
+		if _, err := l.System(ctx, "rollout", "status", "daemonset/"+daemon, "--timeout=3m"); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// system runs kubectl in the namespace of the manifests.
-func (l *Lab) system(ctx context.Context, args ...string) (string, error) {
-	return Run(ctx, append(append(l.Kubectl(), "--namespace="+systemNamespace), args...)...)
+// System runs kubectl in the namespace of the manifests.
+func (l *Lab) System(ctx context.Context, args ...string) (string, error) {
+	return Run(ctx, append(append(l.Kubectl(), "--namespace="+SystemNamespace), args...)...)
 }
 
 // Service starts, stops or restarts ("start", "stop", "restart") a daemon of a node gracefully: a process, or a pod of the
@@ -58,22 +58,22 @@ func (l *Lab) Service(ctx context.Context, action, node, daemon string) error {
 	var err error
 	switch {
 	case action == "restart":
-		_, err = l.system(ctx, "delete", "pod", "--selector=app="+daemon, "--field-selector=spec.nodeName="+node)
+		_, err = l.System(ctx, "delete", "pod", "--selector=app="+daemon, "--field-selector=spec.nodeName="+node)
 		return err
 	case daemon == master && action == "start":
-		_, err = l.system(ctx, "scale", "deployment", master, "--replicas=1")
+		_, err = l.System(ctx, "scale", "deployment", master, "--replicas=1")
 	case daemon == master:
-		_, err = l.system(ctx, "scale", "deployment", master, "--replicas=0")
+		_, err = l.System(ctx, "scale", "deployment", master, "--replicas=0")
 	case action == "start":
-		_, err = l.system(ctx, "label", "node", node, labelStopped+daemon+"-")
+		_, err = l.System(ctx, "label", "node", node, labelStopped+daemon+"-")
 	default:
-		_, err = l.system(ctx, "label", "node", node, labelStopped+daemon+"=")
+		_, err = l.System(ctx, "label", "node", node, labelStopped+daemon+"=")
 	}
 	if err != nil || action == "start" {
 		return err
 	}
 	return Until(ctx, time.Minute, daemon+" of "+node+" to end", func(ctx context.Context) error {
-		pods, err := l.Kube.CoreV1().Pods(systemNamespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + daemon, FieldSelector: "spec.nodeName=" + node})
+		pods, err := l.Kube.CoreV1().Pods(SystemNamespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + daemon, FieldSelector: "spec.nodeName=" + node})
 		if err == nil && len(pods.Items) > 0 {
 			err = fmt.Errorf("pod %s is %s", pods.Items[0].Name, pods.Items[0].Status.Phase)
 		}
@@ -87,5 +87,5 @@ func (l *Lab) Logs(ctx context.Context, node, daemon string) (string, error) {
 	if !l.isPod(daemon) {
 		return l.Kin.Logs(ctx, node, daemon)
 	}
-	return l.Kin.Exec(ctx, node, "sh", "-c", `find /var/log/pods -path "*/$0_$1-*.log" -exec ls -tr {} + | xargs -r cat`, systemNamespace, daemon)
+	return l.Kin.Exec(ctx, node, "sh", "-c", `find /var/log/pods -path "*/$0_$1-*.log" -exec ls -tr {} + | xargs -r cat`, SystemNamespace, daemon)
 }

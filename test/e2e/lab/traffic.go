@@ -82,14 +82,13 @@ func (l *Lab) TrafficOf(ctx context.Context, pod Pod, reset bool) (map[netip.Add
 // ends with the lab. It is not an error if it runs already.
 func (l *Lab) ServeAlso(ctx context.Context, machine string, port uint16) error {
 	key := fmt.Sprintf("%s:%d", machine, port)
-	if l.servers[key] != nil {
-		return nil
+	if l.servers[key] == nil {
+		server, err := l.Kin.ExecAttached(machine, MachineProbe, "serve", "-port", fmt.Sprint(port), "-until-stdin-closes")
+		if err != nil {
+			return err
+		}
+		l.servers[key] = server
 	}
-	server, err := l.Kin.ExecAttached(machine, MachineProbe, "serve", "-port", fmt.Sprint(port), "-until-stdin-closes")
-	if err != nil {
-		return err
-	}
-	l.servers[key] = server
 	return Until(ctx, 20*time.Second, fmt.Sprintf("the server at port %d of %s", port, machine), func(ctx context.Context) error {
 		return l.Get(ctx, machine, fmt.Sprintf("http://127.0.0.1:%d/who", port))
 	})

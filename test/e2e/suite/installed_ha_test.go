@@ -18,7 +18,7 @@ import (
 )
 
 // systemNamespace is the namespace of the manifests.
-const systemNamespace = "ovn-kubernetes"
+const systemNamespace = lab.SystemNamespace
 
 // database is one of the clustered databases: its container in the members' pods, and its schema.
 type database struct{ container, schema string }
@@ -100,7 +100,7 @@ func (f *faultTest) changes(t *testing.T) {
 // kubectl runs kubectl in the namespace of the manifests.
 func (s *suite) kubectl(t *testing.T, args ...string) string {
 	t.Helper()
-	out, err := lab.Run(t.Context(), append(append(s.Kubectl(), "--namespace="+systemNamespace), args...)...)
+	out, err := s.System(t.Context(), args...)
 	if err != nil {
 		t.Fatal(err)
 	}
