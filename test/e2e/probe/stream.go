@@ -104,7 +104,8 @@ func stream(ctx context.Context, args []string) error {
 	web := &http.Server{Addr: net.JoinHostPort("", strconv.Itoa(*port)), Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	failed := make(chan error, 1)
 	go func() { failed <- web.ListenAndServe() }()
-	dialer := net.Dialer{Timeout: 5 * time.Second, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: *idle, Interval: *idle, Count: 60}}
+	dialer := net.Dialer{Timeout: 5 * time.Second, Control: unpaced,
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: *idle, Interval: *idle, Count: 60}}
 	if *size > 8 {
 		dialer.Control = limitRetransmit // more than one packet each way
 	}
