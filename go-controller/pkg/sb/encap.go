@@ -26,8 +26,8 @@ const (
 	// DefaultPort is the port of Geneve if no option sets another.
 	DefaultPort = 6081
 
-	timeout = 10 * time.Second // for connecting and for a transaction
-	backoff = time.Second      // before the next connection
+	timeout = time.Minute // for connecting and for a transaction, while the server may be busy with ovn-northd's
+	backoff = time.Second // before the next connection
 )
 
 // encap is the part of a row of the Encap table that we need, and the columns of its unique index, which the

@@ -23,6 +23,9 @@ const (
 	electionTimeout = time.Second
 	// electionDelay is the delay before a server is watched for elections again.
 	electionDelay = 2 * time.Second
+	// busyProbes is how many more probe intervals a server may be silent that has no substitute. It is
+	// busy with a transaction then, such as ovn-northd's first one in a large cluster.
+	busyProbes = 6
 )
 
 // target is a database on one or more servers.
@@ -70,11 +73,13 @@ func (t *target) connect(ctx context.Context) (*connection, error) {
 	var again []string
 	retry := time.NewTicker(retryInterval)
 	defer retry.Stop()
+	besides := time.NewTicker(2 * t.probeInterval)
+	defer besides.Stop()
 	for {
 		select {
 		case r := <-results:
 			if r.err == nil {
-				go r.probe(t.probeInterval)
+				go r.probe(t.probeInterval, func() error { return t.alive(r.connection) })
 				t.watchOthers(r.connection)
 				return r.connection, nil
 			}
@@ -87,6 +92,10 @@ func (t *target) connect(ctx context.Context) (*connection, error) {
 				start(endpoint)
 			}
 			again = nil
+		case <-besides.C:
+			if t.only() { // the attempt may be lost, or the server busy
+				start(t.endpoints[0])
+			}
 		case <-ctx.Done():
 			return nil, errors.Join(append(slices.Collect(maps.Values(failed)), ctx.Err())...)
 		}
@@ -95,9 +104,38 @@ func (t *target) connect(ctx context.Context) (*connection, error) {
 
 // try connects to one server.
 func (t *target) try(ctx context.Context, endpoint string) (*connection, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*t.probeInterval)
+	limit := 2 * t.probeInterval
+	if t.only() {
+		limit = busyProbes * t.probeInterval
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	return open(ctx, endpoint, t.model, t.tlsConfig, func(now state) error { return t.accept(endpoint, now) })
+}
+
+// only reports whether there is a single server.
+func (t *target) only() bool { return len(t.endpoints) == 1 }
+
+// alive returns an error if a connection whose server is silent is to end. If there can be another server, it is. Otherwise
+// the server may just be busy: then a new connection would not be answered earlier, and its copy of the rows would keep the
+// server busy for longer. So the connection ends if a new one is answered and it is not, as after a cut in the network.
+func (t *target) alive(c *connection) error {
+	if !t.only() || c.clustered {
+		return errSilent
+	}
+	for range busyProbes {
+		ctx, cancel := context.WithTimeout(c.ctx, t.probeInterval)
+		watch, _, err := watchState(ctx, c.endpoint, t.tlsConfig, t.model.Name(), func(state) {})
+		cancel()
+		if err == nil {
+			watch.close()
+			return c.watch.answer(c.ctx, min(electionTimeout, t.probeInterval))
+		}
+		if c.watch.answered() {
+			return nil
+		}
+	}
+	return errSilent
 }
 
 // watchOthers watches the other members of the cluster, if the database has one.

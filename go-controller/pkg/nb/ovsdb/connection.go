@@ -140,8 +140,9 @@ func (c *connection) monitor(ctx context.Context, m *client.Monitor) (client.Mon
 // requested, and a clustered database only once it has committed what others wrote.
 const dataTimeout = openTimeout
 
-// probe ends the connection when the server, or its database, does not answer in time.
-func (c *connection) probe(interval time.Duration) {
+// probe ends the connection when the server, or its database, does not answer in time and alive does not
+// return nil either.
+func (c *connection) probe(interval time.Duration, alive func() error) {
 	go c.every(interval, func() {
 		ctx, cancel := context.WithTimeout(c.ctx, dataTimeout)
 		defer cancel()
@@ -149,7 +150,13 @@ func (c *connection) probe(interval time.Duration) {
 			c.end(fmt.Errorf("probe the database of %s: %w", c.endpoint, err))
 		}
 	})
-	c.every(interval, func() { c.demandAnswer(interval) })
+	c.every(interval, func() {
+		err := c.watch.probe(c.ctx, interval)
+		if errors.Is(err, errSilent) {
+			err = alive()
+		}
+		c.endIf(err)
+	})
 }
 
 // every calls f until the connection ends.
@@ -168,7 +175,12 @@ func (c *connection) every(interval time.Duration, f func()) {
 
 // demandAnswer ends the connection when the server does not answer in time.
 func (c *connection) demandAnswer(timeout time.Duration) {
-	if err := c.watch.probe(c.ctx, timeout); err != nil {
+	c.endIf(c.watch.probe(c.ctx, timeout))
+}
+
+// endIf ends the connection if a probe failed.
+func (c *connection) endIf(err error) {
+	if err != nil {
 		c.end(fmt.Errorf("probe %s: %w", c.endpoint, err))
 	}
 }

@@ -1,6 +1,7 @@
 package ovsdb
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"net"
@@ -157,4 +158,98 @@ func TestServerIsKilled(t *testing.T) {
 	}
 	s.Kill()
 	eventually.Receive(t, "the end of the connection", c.Lost())
+}
+
+// TestBusyServer: the only server does not answer for several probe intervals, as while it is busy. The
+// connection stays, since another one would not be answered earlier.
+func TestBusyServer(t *testing.T) {
+	t.Parallel()
+	const interval = 500 * time.Millisecond
+	s := ovsdbtest.StartNB(t)
+	c, err := dialAny(t, s.Socket(), interval)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Freeze()
+	t.Cleanup(s.Thaw)
+	// Attempts to connect while it is busy are answered afterwards.
+	late := make(chan error, 1)
+	go func() {
+		_, err := dialAny(t, s.Socket(), 2*interval)
+		late <- err
+	}()
+	select {
+	case <-c.Lost():
+		t.Error("the connection ended")
+	case <-time.After(3 * interval):
+	}
+	s.Thaw()
+	if err := eventually.Receive(t, "the late connection", late); err != nil {
+		t.Error(err)
+	}
+	eventually.True(t, "the connection to stay", func() bool { return c.connection.ctx.Err() == nil }, eventually.Stays(2*interval))
+}
+
+// TestSilentConnection: a connection to the only server is not answered any more, but a new one is.
+func TestSilentConnection(t *testing.T) {
+	t.Parallel()
+	s := ovsdbtest.StartNB(t)
+	path := t.TempDir() + "/relay"
+	relay, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { relay.Close() })
+	cut := make(chan struct{})
+	go func() {
+		for {
+			client, err := relay.Accept()
+			if err != nil {
+				return
+			}
+			server, err := net.Dial("unix", strings.TrimPrefix(s.Socket(), "unix:"))
+			if err != nil {
+				client.Close()
+				continue
+			}
+			silent := cut
+			select {
+			case <-cut: // a new connection works
+				silent = nil
+			default:
+			}
+			go forward(server, client, nil)
+			go forward(client, server, silent)
+		}
+	}()
+	c, err := dialAny(t, "unix:"+path, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	close(cut)
+	eventually.Receive(t, "the end of the connection", c.Lost())
+	if cause := context.Cause(c.connection.ctx); !errors.Is(cause, errSilent) {
+		t.Errorf("the connection ended: %v", cause)
+	}
+}
+
+// forward copies what arrives, until one end closes. After cut is closed it drops everything.
+func forward(to, from net.Conn, cut <-chan struct{}) {
+	defer to.Close()
+	defer from.Close()
+	data := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(data)
+		if err != nil {
+			return
+		}
+		select {
+		case <-cut:
+			continue
+		default:
+		}
+		if _, err := to.Write(data[:n]); err != nil {
+			return
+		}
+	}
 }

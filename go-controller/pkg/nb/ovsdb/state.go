@@ -164,20 +164,38 @@ func (w *stateWatch) receive() (m message, err error) {
 	return m, nil
 }
 
+// errSilent means that the server did not answer a probe in time.
+var errSilent = errors.New("no answer")
+
 // probe waits until the server has answered a probe.
 func (w *stateWatch) probe(ctx context.Context, timeout time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
 	if err := w.send(message{ID: probeID, Method: "echo", Params: json.RawMessage("[]")}); err != nil {
 		return err
 	}
+	return w.answer(ctx, timeout)
+}
+
+// answer waits until the server has answered a probe that was sent before.
+func (w *stateWatch) answer(ctx context.Context, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
 	select {
 	case <-w.answers:
 		return nil
 	case <-w.lost:
 		return errLost
 	case <-ctx.Done():
-		return errors.New("no answer")
+		return errSilent
+	}
+}
+
+// answered reports whether there is such an answer already.
+func (w *stateWatch) answered() bool {
+	select {
+	case <-w.answers:
+		return true
+	default:
+		return false
 	}
 }
 
