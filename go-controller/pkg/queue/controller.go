@@ -41,11 +41,8 @@ type Controller struct {
 	hooks           []func(ctx context.Context) error
 	stall           time.Duration
 
-	// taking is held by the worker that takes keys, or waits for one. It is a channel, since
-	// testing/synctest does not treat waiting for a mutex as blocked. Enqueue holds bulk for
-	// reading: a worker that takes keys sees all keys of one call or none.
-	taking chan struct{}
-	bulk   sync.RWMutex
+	// Enqueue holds bulk for reading: a worker that takes keys sees all keys of one call or none.
+	bulk sync.RWMutex
 
 	mu        sync.Mutex
 	started   time.Time           // Run was called
@@ -93,7 +90,6 @@ func NewBatch(name string, limit int, reconcile func(ctx context.Context, keys [
 					Queue: workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[string]{Name: name, Queue: waiting}),
 				}),
 			}),
-		taking:    make(chan struct{}, 1),
 		stall:     stall,
 		failing:   map[string]Failure{},
 		working:   map[string]time.Time{},
@@ -230,18 +226,22 @@ func (c *Controller) Run(ctx context.Context, workers int) error {
 	defer register(c)()
 	c.seed()
 	var wg sync.WaitGroup
-	wg.Add(workers + 1)
-	for range workers {
-		go func() {
-			defer wg.Done()
-			for c.next(ctx) {
+	slots := make(chan struct{}, workers)
+	wg.Go(func() {
+		for {
+			slots <- struct{}{}
+			keys := c.take()
+			if len(keys) == 0 {
+				return
 			}
-		}()
-	}
-	go func() {
-		defer wg.Done()
-		c.finish(ctx)
-	}()
+			wg.Go(func() {
+				s := &slot{all: slots}
+				defer s.leave()
+				c.work(context.WithValue(ctx, slotKey{}, s), keys)
+			})
+		}
+	})
+	wg.Go(func() { c.finish(ctx) })
 	<-ctx.Done()
 	c.queue.ShutDown()
 	wg.Wait()
@@ -274,8 +274,6 @@ func (c *Controller) seed() {
 // take waits for a key and returns it with the others that are ready; nil after
 // the queue is shut down.
 func (c *Controller) take() []string {
-	c.taking <- struct{}{}
-	defer func() { <-c.taking }()
 	key, shutdown := c.queue.Get()
 	if shutdown {
 		return nil
@@ -296,12 +294,27 @@ func (c *Controller) take() []string {
 	return keys
 }
 
-// next reconciles the keys that are ready. It returns false after the queue is shut down.
-func (c *Controller) next(ctx context.Context) bool {
-	keys := c.take()
-	if len(keys) == 0 {
-		return false
+// slot is the place of a worker among those that may work at once.
+type slot struct {
+	all  chan struct{}
+	once sync.Once
+}
+
+// slotKey is the key of a worker's slot in its context.
+type slotKey struct{}
+
+func (s *slot) leave() { s.once.Do(func() { <-s.all }) }
+
+// Yield is called by a reconcile function, with its ctx, that is about to wait for another controller. From then on its
+// worker does not count, so that it does not delay keys that need not wait.
+func Yield(ctx context.Context) {
+	if s, ok := ctx.Value(slotKey{}).(*slot); ok {
+		s.leave()
 	}
+}
+
+// work reconciles keys.
+func (c *Controller) work(ctx context.Context, keys []string) {
 	start := time.Now()
 	c.begin(start, keys)
 	errs := c.try(ctx, keys)
@@ -322,7 +335,6 @@ func (c *Controller) next(ctx context.Context) bool {
 		c.end(key, err)
 		c.queue.Done(key)
 	}
-	return true
 }
 
 // try reconciles keys, and if that panics, each of them separately.

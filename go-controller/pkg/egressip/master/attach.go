@@ -9,6 +9,7 @@ import (
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
@@ -73,6 +74,7 @@ func (c *Controller) Attach(
 	}
 	c.podStates.hand(key, handed)
 	c.pods.Enqueue(key)
+	queue.Yield(ctx)
 	select {
 	case o := <-handed.outcome:
 		return o.stats, o.err

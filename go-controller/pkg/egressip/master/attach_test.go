@@ -15,6 +15,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
@@ -28,20 +29,20 @@ func (w *world) attach(key, where string, ips ...string) *corev1.Pod {
 	if mark := w.master.Pending(p); mark != "" {
 		w.changePod(key, func(p *corev1.Pod) { p.Annotations = map[string]string{kube.AnnotationEgressPending: mark} })
 	}
-	if err := w.writePort(p, ips...); err != nil {
+	if err := w.writePort(context.Background(), p, ips...); err != nil {
 		w.t.Fatal(err)
 	}
 	return p
 }
 
 // writePort does the part of pod/master for a pod that has addresses.
-func (w *world) writePort(p *corev1.Pod, ips ...string) error {
+func (w *world) writePort(ctx context.Context, p *corev1.Pod, ips ...string) error {
 	network := topology.PodNetwork{}
 	for _, ip := range ips {
 		network.Addrs = append(network.Addrs, topology.HostPrefix(addrs(ip)[0]))
 	}
 	owner, rows := portOf(kube.PodKey(p), p.Spec.NodeName, ips...)
-	stats, err := w.master.Attach(context.Background(), p, network, owner, rows)
+	stats, err := w.master.Attach(ctx, p, network, owner, rows)
 	if !stats.Zero() {
 		w.master.Look(kube.PodKey(p))
 	}
@@ -177,7 +178,7 @@ func TestAttachWhileReconciled(t *testing.T) {
 		w.create(p)
 		synctest.Wait()
 		attached := make(chan error, 1)
-		go func() { attached <- w.writePort(p, addr) }()
+		go func() { attached <- w.writePort(t.Context(), p, addr) }()
 		for _, step := range []struct{ port, led string }{{before, "none"}, {before, "none"}, {addr, "100.64.0.3 100.64.0.4"}} {
 			synctest.Wait()
 			if got := w.given(next, "new"); !slices.Equal(got, addrs(step.port)) || w.hops(next, addr) != step.led {
@@ -186,6 +187,59 @@ func TestAttachWhileReconciled(t *testing.T) {
 			w.pods.Written(w.pods.Version())
 		}
 		if err := <-attached; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestAttachDelaysNobody: while pods wait for the rows of their EgressIP, the ports of others are
+// written, however few workers there are.
+func TestAttachDelaysNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := serving(t, prodIPs...)
+		w.pods.Follow() // a pod's worker waits until it is in this set
+		const waiting, other = "prod/waiting", "prod/other"
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "waiting", UID: "new", Labels: map[string]string{"app": "web"}},
+			Spec: corev1.PodSpec{NodeName: "ovn-control-plane"}}
+		w.create(p)
+		written := make(chan string, 2)
+		ports := queue.New("ports", func(ctx context.Context, key string) error {
+			defer func() { written <- key }()
+			if key == other {
+				return nil
+			}
+			return w.writePort(ctx, p, "10.244.0.7")
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		ended := make(chan error, 1)
+		go func() { ended <- ports.Run(ctx, 1) }()
+		ports.Enqueue(waiting)
+		synctest.Wait()
+		ports.Enqueue(other)
+		synctest.Wait()
+		select {
+		case key := <-written:
+			if key != other {
+				t.Errorf("%s did not wait", key)
+			}
+		default:
+			t.Error("the other port waits, too")
+		}
+		for range 3 {
+			w.pods.Written(w.pods.Version())
+			synctest.Wait()
+		}
+		select {
+		case key := <-written:
+			if key != waiting {
+				t.Errorf("%s was written again", key)
+			}
+		default:
+			t.Errorf("%s still waits", waiting)
+		}
+		cancel()
+		if err := <-ended; err != nil {
 			t.Error(err)
 		}
 	})
@@ -205,12 +259,12 @@ func TestAttachFailed(t *testing.T) {
 			}
 			return nil
 		})
-		if err := w.writePort(p, addr); err == nil || !strings.Contains(err.Error(), name) {
+		if err := w.writePort(t.Context(), p, addr); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: the outcome is %v", name, err)
 		}
 	}
 	w.nb.FailWith(nil)
-	if err := w.writePort(p, addr); err != nil {
+	if err := w.writePort(t.Context(), p, addr); err != nil {
 		t.Error(err)
 	}
 	if got := w.hops(next, addr); got != "100.64.0.3 100.64.0.4" {
@@ -227,7 +281,7 @@ func TestAttachedLate(t *testing.T) {
 	w.changePod(next, func(p *corev1.Pod) { p.Labels["app"] = "none" })
 	w.eventually("its rows to go", func() bool { return w.hops(next, addr) == "none" && w.nats(next) == "" })
 	w.writes()
-	if err := w.writePort(before, addr); err != nil {
+	if err := w.writePort(t.Context(), before, addr); err != nil {
 		t.Fatal(err)
 	}
 	if got := w.writes(); len(got) > 0 {

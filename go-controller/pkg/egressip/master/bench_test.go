@@ -168,7 +168,7 @@ func (w *world) attachTo(key, where, app, ip string) {
 	if w.master.Pending(p) == "" {
 		w.t.Error("not to be marked")
 	}
-	if err := w.writePort(p, ip); err != nil {
+	if err := w.writePort(context.Background(), p, ip); err != nil {
 		w.t.Fatal(err)
 	}
 	if strings.Count(w.hops(key, ip), " ") != 1 {

@@ -136,7 +136,7 @@ func (h *history) attachNew(key, where, app string, ips ...string) {
 	if mark := h.master.Pending(p); mark != "" {
 		h.changePod(key, func(p *corev1.Pod) { p.Annotations = map[string]string{kube.AnnotationEgressPending: mark} })
 	}
-	for h.writePort(p, ips...) != nil {
+	for h.writePort(context.Background(), p, ips...) != nil {
 	}
 }
 
