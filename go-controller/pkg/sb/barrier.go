@@ -49,6 +49,7 @@ type Barrier struct {
 
 // reached is the progress of an ovn-controller.
 type reached struct {
+	row     string // its UUID
 	done    int
 	changed chan struct{} // closed and replaced when done changes
 }
@@ -207,7 +208,7 @@ func (b *Barrier) session(ctx context.Context) error {
 	}
 	note := func(row model.Model) {
 		if p, ok := row.(*private); ok {
-			b.note(p.Name, p.Done)
+			b.note(p)
 		}
 	}
 	rows.AddEventHandler(&cache.EventHandlerFuncs{
@@ -215,7 +216,7 @@ func (b *Barrier) session(ctx context.Context) error {
 		UpdateFunc: func(_ string, _, row model.Model) { note(row) },
 		DeleteFunc: func(_ string, row model.Model) {
 			if p, ok := row.(*private); ok {
-				b.note(p.Name, 0)
+				b.forget(p)
 			}
 		},
 	})
@@ -253,11 +254,25 @@ func (b *Barrier) entry(chassis string) *reached {
 	return p
 }
 
-func (b *Barrier) note(chassis string, done int) {
+// note applies the progress in a row.
+func (b *Barrier) note(row *private) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	p := b.entry(chassis)
-	p.done = done
-	close(p.changed)
-	p.changed = make(chan struct{})
+	b.entry(row.Name).set(row.UUID, row.Done)
+}
+
+// forget applies the deletion of a row. A chassis that registered again has another one, of which the library may
+// have told before.
+func (b *Barrier) forget(row *private) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if p := b.entry(row.Name); p.row == row.UUID {
+		p.set("", 0)
+	}
+}
+
+func (r *reached) set(row string, done int) {
+	r.row, r.done = row, done
+	close(r.changed)
+	r.changed = make(chan struct{})
 }
