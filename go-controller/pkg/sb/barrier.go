@@ -41,6 +41,7 @@ type Barrier struct {
 	first     sync.Once     // closes confirmed
 
 	mu       sync.Mutex
+	rows     tableRows           // of the connection from which progress is
 	progress map[string]*reached // by chassis
 	next     *raise              // the raise for new requests
 
@@ -49,6 +50,7 @@ type Barrier struct {
 
 // reached is the progress of an ovn-controller.
 type reached struct {
+	row     string // its UUID
 	done    int
 	changed chan struct{} // closed and replaced when done changes
 }
@@ -187,6 +189,12 @@ func reconnect(ctx context.Context, lost *waits.Lost, wait waits.Wait, message s
 	}
 }
 
+// tableRows are the rows of one table in the copy that a connection keeps. Events of an earlier connection may still arrive.
+type tableRows interface {
+	Row(uuid string) model.Model
+	RowsShallow() map[string]model.Model
+}
+
 // session handles one connection.
 func (b *Barrier) session(ctx context.Context) error {
 	m, err := model.NewClientDBModel(database, map[string]model.Model{tablePrivate: &private{}})
@@ -205,27 +213,22 @@ func (b *Barrier) session(ctx context.Context) error {
 	if rows == nil {
 		return fmt.Errorf("lost the connection to %s", b.southbound.Address)
 	}
-	note := func(row model.Model) {
-		if p, ok := row.(*private); ok {
-			b.note(p.Name, p.Done)
+	of := rows.Table(tablePrivate)
+	look := func(m model.Model) {
+		if row, ok := m.(*private); ok {
+			b.note(of, row)
 		}
 	}
 	rows.AddEventHandler(&cache.EventHandlerFuncs{
-		AddFunc:    func(_ string, row model.Model) { note(row) },
-		UpdateFunc: func(_ string, _, row model.Model) { note(row) },
-		DeleteFunc: func(_ string, row model.Model) {
-			if p, ok := row.(*private); ok {
-				b.note(p.Name, 0)
-			}
-		},
+		AddFunc:    func(_ string, m model.Model) { look(m) },
+		UpdateFunc: func(_ string, _, m model.Model) { look(m) },
+		DeleteFunc: func(_ string, m model.Model) { look(m) },
 	})
 	row := &private{}
 	if _, err := c.Monitor(limited, c.NewMonitor(client.WithTable(row, &row.Name, &row.Done))); err != nil {
 		return fmt.Errorf("monitor %s: %w", tablePrivate, err)
 	}
-	for _, row := range rows.Table(tablePrivate).RowsShallow() { // the handler may be called later
-		note(row)
-	}
+	b.fill(of)
 	b.lost.Set(waits.Wait{}, nil)
 	b.first.Do(func() { close(b.confirmed) })
 	select {
@@ -253,11 +256,37 @@ func (b *Barrier) entry(chassis string) *reached {
 	return p
 }
 
-func (b *Barrier) note(chassis string, done int) {
+// fill applies all rows of a new connection. They are read while no event can be applied, or an older state could
+// replace that of an event.
+func (b *Barrier) fill(of tableRows) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	p := b.entry(chassis)
-	p.done = done
-	close(p.changed)
-	p.changed = make(chan struct{})
+	b.rows = of
+	for _, m := range of.RowsShallow() {
+		if row, ok := m.(*private); ok {
+			b.entry(row.Name).set(row.UUID, row.Done)
+		}
+	}
+}
+
+// note applies an event. The content of an event may be older than what is known by then, so it only says which row to read. A
+// chassis that registered again has another row, of which the library may have told before the deletion of the former one.
+func (b *Barrier) note(of tableRows, was *private) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.rows != of {
+		return
+	}
+	p := b.entry(was.Name)
+	if now, ok := of.Row(was.UUID).(*private); ok {
+		p.set(now.UUID, now.Done)
+	} else if p.row == was.UUID {
+		p.set("", 0)
+	}
+}
+
+func (r *reached) set(row string, done int) {
+	r.row, r.done = row, done
+	close(r.changed)
+	r.changed = make(chan struct{})
 }

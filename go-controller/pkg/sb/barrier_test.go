@@ -198,3 +198,20 @@ func TestBarrierOutlivesItsDatabases(t *testing.T) {
 	l.raised(3)
 	l.passesWith("c1", "after the northbound database came back", again)
 }
+
+// TestBarrierOfAChassisThatRegistersAgain: the row of a chassis is replaced by one of the same name, and the library
+// tells of the old and of the new one in any order.
+func TestBarrierOfAChassisThatRegistersAgain(t *testing.T) {
+	l := newBarrierLab(t, "c1", "later")
+	eventually.Receive(t, "the initial progress", l.confirmed)
+	for n := 1; n <= 10; n++ {
+		sbctl(t, l.sb, "destroy", "Chassis_Private", "c1", "--", "create", "Chassis_Private", "name=c1", fmt.Sprintf("nb_cfg=%d", n))
+		l.confirm("later", n)
+		eventually.True(t, "a later change", func() bool { done, _ := l.of("later"); return done == n })
+		if done, _ := l.of("c1"); done != n {
+			t.Fatalf("the chassis, which registered again, is at %d, not %d", done, n)
+		}
+	}
+	sbctl(t, l.sb, "destroy", "Chassis_Private", "c1")
+	eventually.True(t, "the chassis to be forgotten", func() bool { done, _ := l.of("c1"); return done == 0 })
+}

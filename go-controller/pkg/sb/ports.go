@@ -52,6 +52,7 @@ type Ports struct {
 	watchers []func(port string)
 
 	mu    sync.Mutex
+	rows  tableRows // of the connection from which ports are
 	ports map[string]port
 	err   error // why there is no connection
 	lost  waits.Lost
@@ -142,24 +143,19 @@ func (p *Ports) session(ctx context.Context) error {
 	if rows == nil {
 		return fmt.Errorf("lost the connection to %s", p.database.Address)
 	}
-	// An event's content may be older than what is known by then, so it only says which row to read. Events are
-	// requested before everything is read, so that none is missed.
+	of := rows.Table(tablePorts)
 	look := func(m model.Model) {
 		if b, ok := m.(*portBinding); ok {
-			now, _ := rows.Table(tablePorts).Row(b.UUID).(*portBinding)
-			p.note(b, now)
+			p.note(of, b)
 		}
 	}
+	// Events are requested before everything is read, so that none is missed.
 	rows.AddEventHandler(&cache.EventHandlerFuncs{
 		AddFunc:    func(_ string, m model.Model) { look(m) },
 		UpdateFunc: func(_ string, _, m model.Model) { look(m) },
 		DeleteFunc: func(_ string, m model.Model) { look(m) },
 	})
-	var all []portBinding
-	if err := c.List(limited, &all); err != nil {
-		return fmt.Errorf("list %s: %w", tablePorts, err)
-	}
-	p.replace(all)
+	p.replace(of)
 	p.lost.Set(p.wait(), nil)
 	p.once.Do(func() { close(p.synced) })
 	select {
@@ -170,12 +166,16 @@ func (p *Ports) session(ctx context.Context) error {
 	}
 }
 
-// note applies the current state of a row; nil means that it was deleted.
-func (p *Ports) note(was, now *portBinding) {
+// note applies an event. The content of an event may be older than what is known by then, so it only says which row to read.
+func (p *Ports) note(of tableRows, was *portBinding) {
 	p.mu.Lock()
+	if p.rows != of {
+		p.mu.Unlock()
+		return
+	}
 	before, known := p.ports[was.Name]
 	after, ours := port{}, false
-	if now != nil {
+	if now, ok := of.Row(was.UUID).(*portBinding); ok {
 		after, ours = read(now)
 	}
 	changed := false
@@ -193,16 +193,22 @@ func (p *Ports) note(was, now *portBinding) {
 	}
 }
 
-// replace applies all rows of a new connection.
-func (p *Ports) replace(rows []portBinding) {
-	ports := make(map[string]port, len(rows))
-	for i := range rows {
-		if found, ok := read(&rows[i]); ok {
-			ports[rows[i].Name] = found
-		}
-	}
+// replace applies all rows of a new connection. They are read while no event can be applied, or an older state could
+// replace that of an event.
+func (p *Ports) replace(of tableRows) {
 	var changed []string
 	p.mu.Lock()
+	all := of.RowsShallow()
+	ports := make(map[string]port, len(all))
+	for _, m := range all {
+		row, ok := m.(*portBinding)
+		if !ok {
+			continue
+		}
+		if found, ok := read(row); ok {
+			ports[row.Name] = found
+		}
+	}
 	for name, found := range ports {
 		if was, known := p.ports[name]; !known || !found.equal(was) {
 			changed = append(changed, name)
@@ -213,7 +219,7 @@ func (p *Ports) replace(rows []portBinding) {
 			changed = append(changed, name)
 		}
 	}
-	p.ports, p.err = ports, nil
+	p.rows, p.ports, p.err = of, ports, nil
 	p.mu.Unlock()
 	for _, name := range changed {
 		p.notify(name)

@@ -15,6 +15,7 @@ import (
 	"github.com/ovn-org/libovsdb/ovsdb"
 	"k8s.io/klog/v2"
 
+	"github.com/ovnkube/ovnkube/go-controller/pkg/ovs/replica"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/ovs/vswitchd"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
 )
@@ -102,14 +103,22 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// connect opens one connection and fills its replica. lost is closed when the connection is lost.
+// connect opens one connection and fills its replica. lost is closed when the connection is lost, or the replica
+// is no longer complete.
 func (db *DB) connect(ctx context.Context) (*session, <-chan struct{}, error) {
 	schema, err := vswitchd.FullDatabaseModel()
 	if err != nil {
 		return nil, nil, fmt.Errorf("load the vswitchd models: %w", err)
 	}
-	discard := logr.Discard()
-	c, err := client.NewOVSDBClient(schema, client.WithEndpoint(db.endpoint), client.WithLogger(&discard))
+	broken := make(chan error, 1)
+	guard := replica.NewGuard(func(err error) {
+		select {
+		case broken <- err:
+		default:
+		}
+	})
+	logger := guard.Logger(logr.Discard())
+	c, err := client.NewOVSDBClient(schema, client.WithEndpoint(db.endpoint), client.WithLogger(&logger))
 	if err != nil {
 		return nil, nil, fmt.Errorf("make a client of %s: %w", db.endpoint, err)
 	}
@@ -119,6 +128,9 @@ func (db *DB) connect(ctx context.Context) (*session, <-chan struct{}, error) {
 	go func() {
 		select {
 		case <-c.DisconnectNotify():
+			close(lost)
+		case err := <-broken:
+			klog.ErrorS(err, "Will connect to the Open vSwitch database again", "endpoint", db.endpoint)
 			close(lost)
 		case <-quit:
 		case <-ctx.Done():
@@ -146,6 +158,7 @@ func (db *DB) connect(ctx context.Context) (*session, <-chan struct{}, error) {
 	if _, err := c.Monitor(limited, c.NewMonitor(tables()...)); err != nil {
 		return fail(fmt.Errorf("monitor %s: %w", db.endpoint, err))
 	}
+	guard.Filled()
 	return s, lost, nil
 }
 

@@ -2,8 +2,11 @@ package ovs_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -355,4 +358,31 @@ func TestConcurrent(t *testing.T) {
 	if n := len(strings.Fields(get(o, "list-ports", "br0"))); n != pods/2 {
 		t.Errorf("%d ports, want %d", n, pods/2)
 	}
+}
+
+// TestIncompleteReplica: the library cannot add a bridge to the replica, because a newer schema has an index on a
+// column that it does not know. Nobody goes on with a replica that lacks it.
+func TestIncompleteReplica(t *testing.T) {
+	_, o, db := setup(t)
+	_, err := db.System(t.Context())
+	must(t, err)
+	var schema map[string]any
+	must(t, json.Unmarshal([]byte(o.Run("ovsdb-client", "get-schema", o.Endpoint())), &schema))
+	schema["version"] = "99.0.0"
+	bridge := schema["tables"].(map[string]any)["Bridge"].(map[string]any)
+	bridge["columns"].(map[string]any)["newer"] = map[string]any{"type": "string"}
+	bridge["indexes"] = append(bridge["indexes"].([]any), []string{"newer"})
+	text, err := json.Marshal(schema)
+	must(t, err)
+	newer := filepath.Join(t.TempDir(), "schema")
+	must(t, os.WriteFile(newer, text, 0o600))
+	again := make(chan struct{}, 10)
+	db.OnReconnect(func() { again <- struct{}{} })
+	o.Run("ovsdb-client", "convert", o.Endpoint(), newer)
+	eventually.Receive(t, "a connection to the converted database", again)
+	o.Run("ovs-vsctl", "--no-wait", "add-br", "br0")
+	eventually.True(t, "a replica without the bridge to be given up", func() bool {
+		_, err := db.System(limited(t))
+		return err != nil
+	})
 }

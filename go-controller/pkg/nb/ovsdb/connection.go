@@ -13,6 +13,8 @@ import (
 	"github.com/ovn-org/libovsdb/model"
 	"github.com/ovn-org/libovsdb/ovsdb/serverdb"
 	"k8s.io/klog/v2"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/ovs/replica"
 )
 
 // errLost means that a connection was closed, by the server or by us.
@@ -30,6 +32,7 @@ type connection struct {
 	leads     atomic.Bool // the server leads its cluster, as far as it says
 	watch     *stateWatch
 	data      client.Client
+	guard     *replica.Guard
 	// attempts are the other ones that were made together with this one; tests wait for them.
 	attempts *sync.WaitGroup
 }
@@ -40,6 +43,7 @@ type connection struct {
 func open(ctx context.Context, endpoint string, m model.ClientDBModel, tlsConfig *tls.Config, check func(state) error) (_ *connection, err error) {
 	c := &connection{endpoint: endpoint}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
+	c.guard = replica.NewGuard(c.end)
 	defer func() {
 		if err != nil {
 			c.end(err)
@@ -64,7 +68,7 @@ func open(ctx context.Context, endpoint string, m model.ClientDBModel, tlsConfig
 	if changed(now); c.ctx.Err() != nil {
 		return nil, context.Cause(c.ctx)
 	}
-	logger := klog.Background().V(4)
+	logger := c.guard.Logger(klog.Background().V(4))
 	c.data, err = client.NewOVSDBClient(m, client.WithEndpoint(endpoint), client.WithTLSConfig(tlsConfig), client.WithLogger(&logger))
 	if err != nil {
 		return nil, fmt.Errorf("set up client for %s: %w", endpoint, err)
@@ -113,8 +117,12 @@ func echo(ctx context.Context, one client.Client) error {
 }
 
 // monitor fills the cache. It returns when the connection ends, too, which the library's call may not
-// notice, and does not interrupt that call, whose answer may be arriving.
+// notice, and does not interrupt that call, whose answer may be arriving. If the cache becomes
+// incomplete later, the connection ends.
 func (c *connection) monitor(ctx context.Context, m *client.Monitor) (client.MonitorCookie, error) {
+	if err := c.limit(m); err != nil {
+		return client.MonitorCookie{}, err
+	}
 	type result struct {
 		cookie client.MonitorCookie
 		err    error
@@ -124,6 +132,7 @@ func (c *connection) monitor(ctx context.Context, m *client.Monitor) (client.Mon
 	go func() {
 		defer cancel()
 		cookie, err := c.data.Monitor(limited, m)
+		c.guard.Filled()
 		filled <- result{cookie, err}
 	}()
 	select {
@@ -134,6 +143,29 @@ func (c *connection) monitor(ctx context.Context, m *client.Monitor) (client.Mon
 	case <-ctx.Done():
 		return client.MonitorCookie{}, ctx.Err()
 	}
+}
+
+// limit limits the tables for which m names no columns to those of the model. The library would request all columns
+// of the schema, but refuse an update that changes one that the model does not have.
+func (c *connection) limit(m *client.Monitor) error {
+	rows := c.data.Cache()
+	if rows == nil {
+		return errLost
+	}
+	types := rows.DatabaseModel().Types()
+	for i := range m.Tables {
+		t := &m.Tables[i]
+		row, ok := types[t.Table]
+		if !ok || len(t.Fields) > 0 {
+			continue
+		}
+		for field := range row.Elem().NumField() {
+			if column := row.Elem().Field(field).Tag.Get("ovsdb"); column != "" && column != "_uuid" {
+				t.Fields = append(t.Fields, column)
+			}
+		}
+	}
+	return nil
 }
 
 // dataTimeout bounds the answer of a database. It answers only after the copy of its rows, if one was

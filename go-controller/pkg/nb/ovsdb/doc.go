@@ -20,7 +20,8 @@
 //     that are not referenced, so a child in the cache is referenced; its external_ids name
 //     its parent.
 //   - A connection is one session: after it breaks, the next one starts with an empty
-//     cache, which is filled completely before anything is diffed against it.
+//     cache, which is filled completely before anything is diffed against it. If a later
+//     update cannot be applied to the cache, the session ends.
 //   - The changes of several concurrent Apply calls are sent in one transaction. If it is
 //     rejected, each is sent alone, so that no owner fails because of another.
 //

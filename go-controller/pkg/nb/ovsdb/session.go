@@ -66,8 +66,7 @@ func openSession(ctx context.Context, cfg Config, homes *tableIndex, events cach
 	}
 	s.view.cache.AddEventHandler(events)
 	m := s.data.NewMonitor()
-	// Not the "since" variant: a session starts with an empty cache, and only with this one
-	// does the library report errors of the cache.
+	// Not the "since" variant: a session starts with an empty cache.
 	m.Method = ovsdb.ConditionalMonitorRPC
 	for _, t := range tables {
 		m.Tables = append(m.Tables, client.TableMonitor{Table: t.Name, Fields: t.monitored()})
