@@ -23,9 +23,6 @@ const (
 	electionTimeout = time.Second
 	// electionDelay is the delay before a server is watched for elections again.
 	electionDelay = 2 * time.Second
-	// busyProbes is how many more probe intervals a server may be silent that has no substitute. It is
-	// busy with a transaction then, such as ovn-northd's first one in a large cluster.
-	busyProbes = 6
 )
 
 // target is a database on one or more servers.
@@ -106,7 +103,7 @@ func (t *target) connect(ctx context.Context) (*connection, error) {
 func (t *target) try(ctx context.Context, endpoint string) (*connection, error) {
 	limit := 2 * t.probeInterval
 	if t.only() {
-		limit = busyProbes * t.probeInterval
+		limit = openTimeout
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -117,22 +114,25 @@ func (t *target) try(ctx context.Context, endpoint string) (*connection, error) 
 func (t *target) only() bool { return len(t.endpoints) == 1 }
 
 // alive returns an error if a connection whose server is silent is to end. If there can be another server, it is. Otherwise
-// the server may just be busy: then a new connection would not be answered earlier, and its copy of the rows would keep the
-// server busy for longer. So the connection ends if a new one is answered and it is not, as after a cut in the network.
+// the server may just be busy, such as with ovn-northd's first transaction in a large cluster: then a new connection would not
+// be answered earlier, and its copy of the rows would keep the server busy for longer. So the connection ends if a new
+// one is answered and it is not, as after a cut in the network.
 func (t *target) alive(c *connection) error {
 	if !t.only() || c.clustered {
 		return errSilent
 	}
-	for range busyProbes {
-		ctx, cancel := context.WithTimeout(c.ctx, t.probeInterval)
+	limited, cancel := context.WithTimeout(c.ctx, dataTimeout)
+	defer cancel()
+	for limited.Err() == nil {
+		ctx, cancel := context.WithTimeout(limited, t.probeInterval)
 		watch, _, err := watchState(ctx, c.endpoint, t.tlsConfig, t.model.Name(), func(state) {})
 		cancel()
 		if err == nil {
 			watch.close()
 			return c.watch.answer(c.ctx, min(electionTimeout, t.probeInterval))
 		}
-		if c.watch.answered() {
-			return nil
+		if err := c.watch.answer(c.ctx, retryInterval); !errors.Is(err, errSilent) {
+			return err
 		}
 	}
 	return errSilent

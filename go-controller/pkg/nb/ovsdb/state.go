@@ -189,15 +189,5 @@ func (w *stateWatch) answer(ctx context.Context, timeout time.Duration) error {
 	}
 }
 
-// answered reports whether there is such an answer already.
-func (w *stateWatch) answered() bool {
-	select {
-	case <-w.answers:
-		return true
-	default:
-		return false
-	}
-}
-
 // close ends the connection.
 func (w *stateWatch) close() { _ = w.conn.Close() }
