@@ -9,9 +9,12 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	k8stesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/pki"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 )
 
 // TestLostAuthority: an authority whose Secret was deleted is not replaced while others have what it signed, or
@@ -102,4 +105,56 @@ func TestLostAuthority(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestLostAtOnce: an issuer that runs notices at once that a Secret was deleted. It reports a lost authority, makes a
+// lost certificate again, and needs no restart after the authority was restored.
+func TestLostAtOnce(t *testing.T) {
+	kube := server(agent("n1"))
+	watches := make(chan struct{}, 100)
+	kube.PrependWatchReactor("secrets", func(a k8stesting.Action) (bool, watch.Interface, error) {
+		w, err := kube.Tracker().Watch(a.GetResource(), a.GetNamespace())
+		watches <- struct{}{}
+		return true, w, err
+	})
+	events := record.NewFakeRecorder(1000)
+	k := Issuer{Client: kube, Namespace: namespace, Now: (&clock{}).Now, Events: events}
+	run(t, k)
+	for range len(entries) + 2 {
+		eventually.Receive(t, "a watch of a Secret", watches)
+	}
+	client := kube.CoreV1().Secrets(namespace)
+	complete := func() {
+		t.Helper()
+		eventually.Succeeds(t, "all Secrets to be there", func() error {
+			if all := secretsOf(t, k); len(all) != len(entries)+2 {
+				return fmt.Errorf("secrets %v", slices.Sorted(maps.Keys(all)))
+			}
+			return nil
+		})
+	}
+	remove := func(name string) {
+		t.Helper()
+		if err := client.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	complete()
+	remove("ovnkube-master")
+	complete()
+
+	backup, err := client.Get(t.Context(), nodes, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	remove(nodes)
+	if e := eventually.Receive(t, "an Event", events.Events); !strings.HasPrefix(e, "Warning AuthorityLost ") {
+		t.Errorf("Event %s", e)
+	}
+	remove("ovnkube-master")
+	backup.ResourceVersion = ""
+	if _, err := client.Create(t.Context(), backup, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	complete()
 }
