@@ -118,7 +118,7 @@ func TestProbes(t *testing.T) {
 }
 
 // TestPrivileges: containers are either privileged, because they configure the network of the host, or have almost no
-// privileges.
+// privileges. A log keeps its owner when a master rotates it.
 func TestPrivileges(t *testing.T) {
 	privileged := []string{"ovs-vswitchd", "ovsdb-server", "ovn-controller", "ovnkube-node"} // ovsdb-server: shares its socket with these
 	for _, overlay := range []string{"local", "shared", "ha", "kin"} {
@@ -133,8 +133,11 @@ func TestPrivileges(t *testing.T) {
 					continue
 				}
 				if s.AllowPrivilegeEscalation == nil || *s.AllowPrivilegeEscalation || !slices.Equal(s.Capabilities.Drop, []string{"ALL"}) ||
-					slices.ContainsFunc(s.Capabilities.Add, func(c string) bool { return c != "DAC_OVERRIDE" }) {
+					slices.ContainsFunc(s.Capabilities.Add, func(c string) bool { return c != "DAC_OVERRIDE" && c != "CHOWN" }) {
 					t.Errorf("%s: container %s of %s has privileges: %+v", overlay, c.Name, w.Metadata.Name, s)
+				}
+				if slices.Contains(s.Capabilities.Add, "CHOWN") != (c.Name == "ovnkube-master") {
+					t.Errorf("%s: container %s of %s may change owners: %v", overlay, c.Name, w.Metadata.Name, s.Capabilities.Add)
 				}
 				if s.SeccompProfile.Type != "RuntimeDefault" && pod.Security.SeccompProfile.Type != "RuntimeDefault" {
 					t.Errorf("%s: container %s of %s may use all system calls", overlay, c.Name, w.Metadata.Name)
