@@ -45,6 +45,8 @@ const (
 const (
 	controlPlane = "ovn-authority-control-plane"
 	nodes        = "ovn-authority-nodes"
+	// metrics signs for servers of metrics: the others' clients would accept these as databases.
+	metrics = "ovn-authority-metrics"
 )
 
 // entry is a Secret with a certificate of the control plane.
@@ -62,6 +64,7 @@ var entries = []entry{
 	{name: "ovn-sb", authority: nodes, subject: pki.Subject{Name: "sb", DNS: []string{"sb"}, Server: true}},
 	{name: "ovn-sb-masters", authority: controlPlane, subject: pki.Subject{Name: "sb", DNS: []string{"sb"}, Server: true, Client: true}},
 	{name: "ovnkube-master", authority: controlPlane, subject: pki.Subject{Name: "master", Client: true}, trusts: nodes}, // health checks
+	{name: "ovnkube-metrics", authority: metrics, subject: pki.Subject{Name: "ovnkube-metrics", DNS: []string{"ovnkube-metrics"}, Server: true}},
 }
 
 // Issuer holds the authorities.
@@ -84,7 +87,7 @@ func (i Issuer) Run(ctx context.Context) error {
 	group.Go(func() error { return secrets.Run(running, 1) })
 	group.Go(func() error {
 		select {
-		case <-secrets.Synced():
+		case <-secrets.Attempted(): // a lost authority does not concern what another one signs
 			return requests.run(running)
 		case <-running.Done():
 			return nil
@@ -106,7 +109,7 @@ func (i Issuer) keep(ctx context.Context) (*queue.Controller, error) {
 		return i.Ensure(ctx)
 	})
 	c.Seed(func() []string { return []string{all} })
-	names := []string{controlPlane, nodes}
+	names := []string{controlPlane, nodes, metrics}
 	for _, e := range entries {
 		names = append(names, e.name)
 	}
