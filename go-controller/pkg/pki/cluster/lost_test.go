@@ -159,3 +159,19 @@ func TestLostAtOnce(t *testing.T) {
 	}
 	complete()
 }
+
+// TestLostElsewhere: an issuer that starts when the authority of metrics is lost signs the requests of nodes.
+func TestLostElsewhere(t *testing.T) {
+	k := Issuer{Client: server(agent("n1")), Namespace: namespace, Now: (&clock{}).Now, Events: record.NewFakeRecorder(1000)}
+	if err := k.Ensure(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Client.CoreV1().Secrets(namespace).Delete(t.Context(), metrics, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	run(t, k)
+	node := Node{Client: k.Client, Name: "n1", Dir: pki.Dir(t.TempDir()), Now: k.Now}
+	if err := node.Ensure(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
