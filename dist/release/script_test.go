@@ -228,7 +228,7 @@ func TestReleasedManifests(t *testing.T) {
 		}
 	}
 	counts, _ := kinds(t, p.read(t, "ovnkube-monitoring.yaml"))
-	if want := map[string]int{"PodMonitor": 2, "PrometheusRule": 1, "ConfigMap": 1}; !maps.Equal(counts, want) {
+	if want := map[string]int{"PodMonitor": 2, "PrometheusRule": 1, "ConfigMap": 1, "Secret": 1}; !maps.Equal(counts, want) {
 		t.Errorf("monitoring: %v, want %v", counts, want)
 	}
 }

@@ -15,6 +15,9 @@ import (
 	"testing"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/monitoring"
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 	"github.com/ovnkube/ovnkube/test/e2e/lab/labtest"
@@ -57,7 +60,8 @@ func startPrometheus(t *testing.T, l *lab.Lab) prometheus {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for file, content := range map[string]string{"prometheus.yaml": configuration(t, l), "ovnkube-rules.yaml": string(text)} {
+	authority, token := access(t, l)
+	for file, content := range map[string]string{"prometheus.yaml": configuration(t, l), "ovnkube-rules.yaml": string(text), "ovnkube-ca.pem": authority, "ovnkube-token": token} {
 		if err := l.Kin.Send(ctx, machine, dir+"/"+file, strings.NewReader(content)); err != nil {
 			t.Fatal(err)
 		}
@@ -80,6 +84,22 @@ func startPrometheus(t *testing.T, l *lab.Lab) prometheus {
 	p := prometheus{"http://" + address}
 	p.until(t, "the master and three nodes to be scraped", `sum(up) == 4`)
 	return p
+}
+
+// access returns the authority of the servers of metrics, and a token of the account that may read them.
+func access(t *testing.T, l *lab.Lab) (authority, token string) {
+	t.Helper()
+	secret, err := l.Kube.CoreV1().Secrets(lab.SystemNamespace).Get(t.Context(), "ovnkube-metrics", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	hours := int64(8 * 60 * 60)
+	request, err := l.Kube.CoreV1().ServiceAccounts(lab.SystemNamespace).CreateToken(t.Context(), "ovnkube-metrics",
+		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &hours}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(secret.Data["cacert.pem"]), request.Status.Token
 }
 
 // configuration returns the configuration in dist with the addresses of the nodes.

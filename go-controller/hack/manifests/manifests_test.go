@@ -223,6 +223,7 @@ func loadRole(t *testing.T, file *config.File, mode string, values map[string]st
 			}
 		}
 		checkCertificates(t, c, cfg)
+		checkMetrics(t, c, cfg)
 	}
 }
 
@@ -250,6 +251,29 @@ func checkCertificates(t *testing.T, c corev1.Container, cfg config.Config) {
 	}
 	if got := cfg.OVNSouth.Remote(); !strings.HasSuffix(got, port) {
 		t.Errorf("%s: southbound database %s, want port %s", c.Name, got, port)
+	}
+}
+
+// checkMetrics: metrics are served over TLS and not to everybody, with the mounted certificate, and the kubelet asks for the
+// health over TLS, too.
+func checkMetrics(t *testing.T, c corev1.Container, cfg config.Config) {
+	t.Helper()
+	if !cfg.Metrics.Restricted() || cfg.Kubernetes.HealthzBindAddress != "" {
+		t.Errorf("%s: everybody may read metrics: %+v", c.Name, cfg.Metrics)
+	}
+	mounted := ""
+	for _, m := range c.VolumeMounts {
+		if m.Name == "metrics" {
+			mounted = m.MountPath + "/"
+		}
+	}
+	if got, want := []string{cfg.Metrics.ServerKey, cfg.Metrics.ServerCert}, []string{mounted + "ovn-privkey.pem", mounted + "ovn-cert.pem"}; !slices.Equal(got, want) {
+		t.Errorf("%s: certificate of metrics %q, want %q", c.Name, got, want)
+	}
+	for _, p := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe} {
+		if p == nil || p.HTTPGet == nil || p.HTTPGet.Scheme != corev1.URISchemeHTTPS {
+			t.Errorf("%s: a probe without TLS: %+v", c.Name, p)
+		}
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/metrics"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/pki"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/monitoring"
 )
 
@@ -32,9 +34,20 @@ type podMonitor struct {
 		Endpoints []struct {
 			Port     string `json:"port"`
 			Interval string `json:"interval"`
+			Scheme   string `json:"scheme"`
+			TLS      struct {
+				CA         struct{ Secret key } `json:"ca"`
+				ServerName string               `json:"serverName"`
+			} `json:"tlsConfig"`
+			Authorization struct {
+				Credentials key `json:"credentials"`
+			} `json:"authorization"`
 		} `json:"podMetricsEndpoints"`
 	} `json:"spec"`
 }
+
+// key is a key of a Secret.
+type key struct{ Name, Key string }
 
 // decode decodes a document strictly.
 func decode(t *testing.T, document []byte, into any) {
@@ -241,6 +254,11 @@ func TestPodMonitors(t *testing.T) {
 			scrapable(o.Spec.Template)
 		}
 	}
+	var secret corev1.Secret
+	decode(t, documents(t, monitoringDir+"/token.yaml")[0], &secret)
+	if secret.Type != corev1.SecretTypeServiceAccountToken || secret.Namespace != "ovn-kubernetes" || secret.Annotations[corev1.ServiceAccountNameKey] != "ovnkube-metrics" {
+		t.Errorf("no Secret with a token: %+v", secret)
+	}
 	for _, document := range documents(t, monitoringDir+"/podmonitors.yaml") {
 		var m podMonitor
 		decode(t, document, &m)
@@ -249,6 +267,12 @@ func TestPodMonitors(t *testing.T) {
 			t.Errorf("%s %s scrapes %v of %s, which has %q", m.Kind, m.Name, m.Spec.Endpoints, app, ports[app])
 		}
 		delete(ports, app)
+		e := m.Spec.Endpoints[0]
+		token, ca := e.Authorization.Credentials, e.TLS.CA.Secret
+		if e.Scheme != "https" || ca != (key{"ovnkube-metrics", "cacert.pem"}) || e.TLS.ServerName != "ovnkube-metrics" ||
+			token != (key{secret.Name, corev1.ServiceAccountTokenKey}) {
+			t.Errorf("%s scrapes without TLS or a token: %+v", m.Name, e)
+		}
 	}
 	if len(ports) > 0 {
 		t.Errorf("nobody scrapes %v", ports)
@@ -265,7 +289,11 @@ func TestPrometheus(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files := map[string][]byte{"prometheus.yaml": text, "ovnkube-rules.yaml": rules}
+	authority, err := pki.NewAuthority("test", time.Now(), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string][]byte{"prometheus.yaml": text, "ovnkube-rules.yaml": rules, "ovnkube-ca.pem": authority.Certificate(), "ovnkube-token": []byte("token")}
 	if err := promtool(t, alerts(t), files, "check", "config", "prometheus.yaml"); err != nil {
 		t.Error(err)
 	}

@@ -74,6 +74,8 @@ func (c *Checks) Results() map[string]error {
 	return out
 }
 
+func isVerbose(r *http.Request) bool { return r.URL.Query().Has("verbose") }
+
 // ServeHTTP answers 200 if every check passes and 503 otherwise, with one line per check. A single
 // object that keeps failing does not make the process unready, because others are served: with
 // ?verbose the answer also lists what fails and why, and everything that is waited for.
@@ -89,7 +91,7 @@ func (c *Checks) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	slices.Sort(lines)
-	if _, verbose := r.URL.Query()["verbose"]; verbose {
+	if isVerbose(r) {
 		lines = append(append(lines, named("failing", queue.Failures())...), named("waiting", waits.All())...)
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")

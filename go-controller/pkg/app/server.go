@@ -5,13 +5,16 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"strings"
 	"time"
 
 	"k8s.io/klog/v2"
 
+	"github.com/ovnkube/ovnkube/go-controller/pkg/authn"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/config"
 )
 
@@ -20,6 +23,8 @@ const (
 	headerTimeout = 10 * time.Second
 	// shutdownTimeout is how long requests may take after the process was told to stop.
 	shutdownTimeout = 3 * time.Second
+	// permissionAge is how long a permission to read metrics is remembered: every node is scraped several times a minute.
+	permissionAge = time.Minute
 )
 
 // server is one HTTP listener.
@@ -32,18 +37,22 @@ type server struct {
 // available is an error at startup.
 func listen(cfg config.Config, env *Env) ([]*server, error) {
 	var out []*server
+	cert, err := metricsCertificate(cfg.Metrics)
+	if err != nil {
+		return nil, err
+	}
 	for _, l := range []struct {
-		address   string
-		handler   http.Handler
-		key, cert string
+		address string
+		handler http.Handler
+		cert    certificate
 	}{
-		{cfg.Metrics.BindAddress, fullHandler(env, cfg.Metrics.EnablePprof), cfg.Metrics.ServerKey, cfg.Metrics.ServerCert},
-		{cfg.Kubernetes.HealthzBindAddress, healthHandler(env), "", ""},
+		{cfg.Metrics.BindAddress, metricsHandler(env, cfg.Metrics), cert},
+		{cfg.Kubernetes.HealthzBindAddress, healthHandler(env.Ready, nil), nil},
 	} {
 		if l.address == "" {
 			continue
 		}
-		s, err := newServer(l.address, l.handler, l.key, l.cert)
+		s, err := newServer(l.address, l.handler, l.cert)
 		if err != nil {
 			for _, opened := range out {
 				opened.listener.Close()
@@ -55,20 +64,53 @@ func listen(cfg config.Config, env *Env) ([]*server, error) {
 	return out, nil
 }
 
-func newServer(address string, handler http.Handler, key, cert string) (*server, error) {
+// certificate returns the certificate of a server; nil if it does not use TLS. It is called for every connection:
+// certificates are renewed while the process runs, and these servers get only a few requests a minute.
+type certificate func() (*tls.Certificate, error)
+
+// certificateFiles returns the certificate in files.
+func certificateFiles(key, cert string) certificate {
+	if key == "" {
+		return nil
+	}
+	return func() (*tls.Certificate, error) {
+		c, err := tls.LoadX509KeyPair(cert, key)
+		return &c, err
+	}
+}
+
+// metricsCertificate returns the configured certificate. Until its files exist, and if there is none, it is one that the
+// process has signed itself: the kubelet, which does not verify certificates, asks for the health of the process at once.
+func metricsCertificate(m config.Metrics) (certificate, error) {
+	files := certificateFiles(m.ServerKey, m.ServerCert)
+	if files == nil && !m.Restricted() {
+		return nil, nil
+	}
+	own, err := ownCertificate("ovnkube-metrics")
+	if err != nil {
+		return nil, err
+	}
+	return func() (*tls.Certificate, error) {
+		if files == nil {
+			return &own, nil
+		}
+		c, err := files()
+		if errors.Is(err, fs.ErrNotExist) {
+			return &own, nil
+		}
+		return c, err
+	}, nil
+}
+
+func newServer(address string, handler http.Handler, cert certificate) (*server, error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", address, err)
 	}
-	if key != "" {
+	if cert != nil {
 		l = tls.NewListener(l, &tls.Config{
-			MinVersion: tls.VersionTLS12,
-			// Read for every connection: certificates are renewed while the process runs, and
-			// metrics are only scraped a few times a minute.
-			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-				c, err := tls.LoadX509KeyPair(cert, key)
-				return &c, err
-			},
+			MinVersion:     tls.VersionTLS12,
+			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return cert() },
 		})
 	}
 	return &server{listener: l, http: &http.Server{Handler: handler, ReadHeaderTimeout: headerTimeout}}, nil
@@ -92,23 +134,51 @@ func (s *server) serve(ctx context.Context) error {
 	return nil
 }
 
-func healthHandler(env *Env) *http.ServeMux {
+// healthHandler serves what a kubelet asks for, and the verbose answer about readiness, which names objects, if there is a
+// handler for that.
+func healthHandler(ready, verbose http.Handler) *http.ServeMux {
 	mux := http.NewServeMux()
 	// A process that answers is alive; conditions that a restart would not fix must not cause one.
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	mux.Handle("/readyz", env.Ready)
+	mux.HandleFunc("/readyz", func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case !isVerbose(r):
+			ready.ServeHTTP(w, r)
+		case verbose != nil:
+			verbose.ServeHTTP(w, r)
+		default:
+			http.Error(w, "the verbose answer is at --metrics-bind-address", http.StatusNotFound)
+		}
+	})
 	return mux
 }
 
-func fullHandler(env *Env, profiles bool) http.Handler {
-	mux := healthHandler(env)
-	mux.Handle("/metrics", env.Metrics.Handler())
-	if profiles {
-		mux.HandleFunc("/debug/pprof/", pprof.Index)
-		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
-		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+// metricsHandler serves everything. If the address is not a loopback address, only what a kubelet asks for is served to
+// everybody.
+func metricsHandler(env *Env, m config.Metrics) http.Handler {
+	restricted := func(h http.Handler) http.Handler { return h }
+	if m.Restricted() {
+		reviews := authn.New(env.Kube).Remember(permissionAge)
+		restricted = func(h http.Handler) http.Handler { return reviews.Guard(pathOf, h) }
+	}
+	mux := healthHandler(env.Ready, restricted(env.Ready))
+	mux.Handle("/metrics", restricted(env.Metrics.Handler()))
+	if m.EnablePprof {
+		for path, handler := range map[string]http.HandlerFunc{
+			"": pprof.Index, "cmdline": pprof.Cmdline, "profile": pprof.Profile, "symbol": pprof.Symbol, "trace": pprof.Trace,
+		} {
+			mux.Handle("/debug/pprof/"+path, restricted(handler))
+		}
 	}
 	return mux
+}
+
+// pathOf returns the access that a request needs, as the API server defines it for paths that are not resources. Every user
+// may get /readyz by default, so the verbose answer needs the same permission as metrics.
+func pathOf(r *http.Request) (authn.Access, error) {
+	path := r.URL.Path
+	if path == "/readyz" {
+		path = "/metrics"
+	}
+	return authn.Access{Verb: strings.ToLower(r.Method), Path: path}, nil
 }

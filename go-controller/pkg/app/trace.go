@@ -72,13 +72,13 @@ func (n *node) traces(all *nodeinfo.View, pods informers.SharedInformerFactory) 
 
 // ownCertificate creates a certificate for this process. The proxy of the API server does not
 // verify it, as it does not verify a kubelet's without a configured CA.
-func ownCertificate(node string) (tls.Certificate, error) {
+func ownCertificate(name string) (tls.Certificate, error) {
 	now := time.Now()
-	authority, err := pki.NewAuthority("ovnkube-trace", now, selfSigned)
+	authority, err := pki.NewAuthority("ovnkube-own", now, selfSigned)
 	if err != nil {
 		return tls.Certificate{}, err
 	}
-	cert, key, err := authority.Issue(pki.Subject{Name: node, DNS: []string{node}, Server: true}, now, selfSigned)
+	cert, key, err := authority.Issue(pki.Subject{Name: name, DNS: []string{name}, Server: true}, now, selfSigned)
 	if err != nil {
 		return tls.Certificate{}, err
 	}

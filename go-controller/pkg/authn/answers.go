@@ -7,6 +7,8 @@ import (
 
 // answers caches answers of the API server for a short time.
 type answers[K comparable, V any] struct {
+	lifetime time.Duration
+
 	mu  sync.Mutex
 	all map[K]answer[V]
 }
@@ -16,7 +18,9 @@ type answer[V any] struct {
 	until time.Time
 }
 
-func newAnswers[K comparable, V any]() *answers[K, V] { return &answers[K, V]{all: map[K]answer[V]{}} }
+func newAnswers[K comparable, V any]() *answers[K, V] {
+	return &answers[K, V]{lifetime: lifetime, all: map[K]answer[V]{}}
+}
 
 // get returns the answer for key, and asks if there is no recent one. Errors are not cached.
 func (a *answers[K, V]) get(key K, ask func() (V, error)) (V, error) {
@@ -27,7 +31,7 @@ func (a *answers[K, V]) get(key K, ask func() (V, error)) (V, error) {
 		return known.value, nil
 	}
 	// The lifetime starts before asking: the answer may not reflect changes made meanwhile.
-	until := time.Now().Add(lifetime)
+	until := time.Now().Add(a.lifetime)
 	value, err := ask()
 	if err != nil {
 		return value, err

@@ -22,7 +22,7 @@ import (
 const Header = "X-Egress-Token"
 
 const (
-	// lifetime is how long an answer of the API server is used.
+	// lifetime is how long an answer of the API server is used by default.
 	lifetime = 10 * time.Second
 	// remembered is the maximum number of cached answers of each kind.
 	remembered = 1024
@@ -84,6 +84,13 @@ type verdict struct {
 func New(kube kubernetes.Interface, audiences ...string) *Reviewer {
 	return &Reviewer{kube: kube, audiences: audiences, slots: make(chan struct{}, atOnce),
 		users: newAnswers[[sha256.Size]byte, *User](), allowed: newAnswers[string, verdict]()}
+}
+
+// Remember makes the Reviewer use answers of the API server for another time than ten seconds, for requests that repeat.
+// It must be called before the first review.
+func (r *Reviewer) Remember(lifetime time.Duration) *Reviewer {
+	r.users.lifetime, r.allowed.lifetime = lifetime, lifetime
+	return r
 }
 
 // ErrUnauthenticated means that there is no token, or that it is not valid.

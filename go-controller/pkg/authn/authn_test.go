@@ -146,9 +146,16 @@ func TestOldAPIServer(t *testing.T) {
 }
 
 func TestAnswersAreRememberedForAShortTime(t *testing.T) {
+	t.Run("by default", func(t *testing.T) { remembers(t, lifetime, func(r *Reviewer) *Reviewer { return r }) })
+	t.Run("a minute", func(t *testing.T) {
+		remembers(t, time.Minute, func(r *Reviewer) *Reviewer { return r.Remember(time.Minute) })
+	})
+}
+
+func remembers(t *testing.T, lifetime time.Duration, change func(*Reviewer) *Reviewer) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newAPIServer()
-		r := New(s, "trace/node1")
+		r := change(New(s, "trace/node1"))
 		want := func(status int, asked string) {
 			t.Helper()
 			if got, body := send(r, traceOf("get"), Header, "t-ann"); got != status || s.asked() != asked {
@@ -156,6 +163,7 @@ func TestAnswersAreRememberedForAShortTime(t *testing.T) {
 			}
 		}
 		want(200, "1 tokens, 1 accesses")
+		<-time.After(lifetime - time.Second)
 		want(200, "1 tokens, 1 accesses")
 		s.set(func() { s.may = nil })
 		<-time.After(lifetime)

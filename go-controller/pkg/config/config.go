@@ -142,8 +142,28 @@ type Metrics struct {
 	BindAddress string
 	// EnablePprof adds /debug/pprof/ there.
 	EnablePprof bool
-	// ServerCert and ServerKey enable TLS for that listener; both or neither.
+	// Insecure serves all of this without TLS and to everybody, whatever the address is.
+	Insecure bool
+	// ServerCert and ServerKey are the certificate of that listener; both or neither. On a loopback address, they
+	// enable TLS.
 	ServerKey, ServerCert string
+}
+
+// Restricted reports whether the listener requires TLS, and permission for everything but the health of the process:
+// it can be reached from other hosts.
+func (m Metrics) Restricted() bool {
+	return m.BindAddress != "" && !m.Insecure && !onLoopback(m.BindAddress)
+}
+
+// onLoopback reports whether only this host's own programs reach the address of a listener. Of addresses that it does not
+// understand, which may have brackets around IPv4 or no host at all, it assumes the opposite.
+func onLoopback(listener string) bool {
+	host, _, err := net.SplitHostPort(listener)
+	if err != nil {
+		return false
+	}
+	addr, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && addr.IsLoopback()
 }
 
 // Page is the [page] section.

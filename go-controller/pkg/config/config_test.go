@@ -75,6 +75,7 @@ var samples = map[string]struct{ text, want string }{
 
 	"--metrics-bind-address":           {"[::]:9409", "[::]:9409"},
 	"--metrics-enable-pprof":           {"true", "true"},
+	"--metrics-insecure":               {"true", "true"},
 	"--node-server-privkey":            {"/etc/tls.key", "/etc/tls.key"},
 	"--node-server-cert":               {"/etc/tls.crt", "/etc/tls.crt"},
 	"--ovn-metrics-bind-address":       {"127.0.0.1:9476", ""},

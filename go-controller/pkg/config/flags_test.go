@@ -80,7 +80,7 @@ election-retry-period=26
 [172.30.0.0/16 fd02::/112] openshift-ovn-kubernetes https://api.example:6443 0.0.0.0:10256
 [ssl:10.0.0.2:9641 ssl:10.0.0.3:9641 ssl:10.0.0.4:9641] ovn true ssl:10.0.0.2:9642,ssl:10.0.0.3:9642,ssl:10.0.0.4:9642
 shared br-ex [] true true
-{2m17s 1m47s 26s} {127.0.0.1:29103 true  } true /var/log/ovn-kubernetes/ovnkube.log
+{2m17s 1m47s 26s} {127.0.0.1:29103 true false  } true /var/log/ovn-kubernetes/ovnkube.log
 `
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)

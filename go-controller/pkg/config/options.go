@@ -224,7 +224,7 @@ var traceOptions = []*Option{
 var metricsOptions = []*Option{
 	{
 		Flag: "metrics-bind-address", Section: "metrics", Key: "bind-address", OldSection: "kubernetes", OldKey: "metrics-bind-address",
-		Usage: "Where /metrics, /healthz and /readyz are served; empty for nowhere",
+		Usage: "Where /metrics, /healthz and /readyz are served; empty for nowhere. Unless it is a loopback address, over TLS, and all but the health of the process to those who may get the path",
 		value: to(listenAddress(), func(c *Config) *string { return &c.Metrics.BindAddress }),
 	},
 	{
@@ -233,11 +233,16 @@ var metricsOptions = []*Option{
 		value: to(boolean(), func(c *Config) *bool { return &c.Metrics.EnablePprof }),
 	},
 	{
-		Flag: "node-server-privkey", Section: "metrics", Key: "node-server-privkey", Usage: "Private key; makes that server use TLS",
+		Flag: "metrics-insecure", Section: "metrics", Key: "insecure", Default: "false",
+		Usage: "Serve all of this without TLS and to everybody who reaches the address",
+		value: to(boolean(), func(c *Config) *bool { return &c.Metrics.Insecure }),
+	},
+	{
+		Flag: "node-server-privkey", Section: "metrics", Key: "node-server-privkey", Usage: "Private key of that server, which then uses TLS on a loopback address, too",
 		value: to(path("a PEM file"), func(c *Config) *string { return &c.Metrics.ServerKey }),
 	},
 	{
-		Flag: "node-server-cert", Section: "metrics", Key: "node-server-cert", Usage: "Certificate; makes that server use TLS",
+		Flag: "node-server-cert", Section: "metrics", Key: "node-server-cert", Usage: "Certificate of that server. Until the file exists, and without one, it presents a certificate that it has signed itself",
 		value: to(path("a PEM file"), func(c *Config) *string { return &c.Metrics.ServerCert }),
 	},
 	{

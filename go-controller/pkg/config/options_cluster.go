@@ -52,7 +52,7 @@ var kubernetesOptions = []*Option{
 	},
 	{
 		Flag: "healthz-bind-address", Section: "kubernetes", Key: "healthz-bind-address",
-		Usage: "Where /healthz and /readyz are served besides --metrics-bind-address, without TLS",
+		Usage: "Where /healthz and /readyz are served besides --metrics-bind-address, without TLS and without ?verbose",
 		value: to(listenAddress(), func(c *Config) *string { return &c.Kubernetes.HealthzBindAddress }),
 	},
 	{

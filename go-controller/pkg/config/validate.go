@@ -137,34 +137,38 @@ func (l *loader) checkElection() error {
 	return nil
 }
 
+// checkMetricsTLS does not require the files to exist: a node cannot wait for them, since they may come over the network.
 func (l *loader) checkMetricsTLS() error {
 	m := &l.config.Metrics
-	return l.checkPair(&m.ServerKey, &m.ServerCert)
+	return l.checkTogether(&m.ServerKey, &m.ServerCert)
 }
 
 // checkPage checks that the page has TLS unless it is on a loopback address: users of the
 // page send a token, which must not be readable on the network.
 func (l *loader) checkPage() error {
 	p := &l.config.Page
-	if at, err := netip.ParseAddrPort(p.BindAddress); p.Key == "" && p.Cert == "" && err == nil && !at.Addr().IsLoopback() {
+	if p.BindAddress != "" && p.Key == "" && p.Cert == "" && !onLoopback(p.BindAddress) {
 		return l.refuse(&p.BindAddress, "no loopback address, and there is no TLS",
 			"a loopback address, or any with "+l.option(&p.Key).Name()+" and "+l.option(&p.Cert).Name())
 	}
-	return l.checkPair(&p.Key, &p.Cert)
+	if err := l.checkTogether(&p.Key, &p.Cert); err != nil {
+		return err
+	}
+	for _, field := range []*string{&p.Key, &p.Cert} {
+		if err := l.readable(field, "a readable PEM file"); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// checkPair checks that a key and its certificate are given together or not at all.
-func (l *loader) checkPair(key, cert *string) error {
+// checkTogether checks that a key and its certificate are given together or not at all.
+func (l *loader) checkTogether(key, cert *string) error {
 	switch {
 	case *key == "" && *cert != "":
 		return l.refuse(cert, "no private key", "both "+l.option(key).Name()+" and "+l.option(cert).Name()+", or neither")
 	case *key != "" && *cert == "":
 		return l.refuse(key, "no certificate", "both "+l.option(key).Name()+" and "+l.option(cert).Name()+", or neither")
-	}
-	for _, field := range []*string{key, cert} {
-		if err := l.readable(field, "a readable PEM file"); err != nil {
-			return err
-		}
 	}
 	return nil
 }

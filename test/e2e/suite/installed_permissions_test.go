@@ -36,6 +36,7 @@ var unaskedFor = map[string]string{
 	"ovnkube-pki update secrets ovn-sb":                                renewed,
 	"ovnkube-pki update secrets ovn-sb-masters":                        renewed,
 	"ovnkube-pki update secrets ovnkube-master":                        renewed,
+	"ovnkube-pki update secrets ovnkube-metrics":                       renewed,
 	"ovnkube-pki create events":                                        "of a lost authority",
 	"ovnkube-pki patch events":                                         repeated,
 	"ovnkube-master get services":                                      "asked once more before an EgressService is taken for one without a Service",

@@ -26,6 +26,7 @@ func TestInstalled(t *testing.T) {
 	})
 	t.Run("Connectivity", s.connectivity)
 	t.Run("Databases", s.databases)
+	t.Run("Metrics", s.installedMetrics)
 	t.Run("EgressService", s.familyService)
 	t.Run("EgressIP", s.familyAddress)
 	t.Run("Trace", s.installedTrace)

@@ -132,7 +132,11 @@ func (s *suite) readyz(ctx context.Context, p process) error {
 	if err != nil {
 		return err
 	}
-	return s.Get(ctx, p.node, fmt.Sprintf("http://%s:%d/readyz", address, p.ready))
+	scheme := "http"
+	if s.installed {
+		scheme = "https"
+	}
+	return s.Get(ctx, p.node, fmt.Sprintf("%s://%s:%d/readyz", scheme, address, p.ready))
 }
 
 // pid finds the one process whose command line matches. A child that is about to exec another

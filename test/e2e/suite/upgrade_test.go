@@ -277,9 +277,12 @@ func (u *upgrade) runs(t *testing.T, v version, workload string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		said, err := u.Call(t.Context(), node, false, "get", fmt.Sprintf("http://%s:%d/metrics", address, port))
-		if err != nil {
-			t.Fatal(err)
+		at := fmt.Sprintf("%s:%d", address, port)
+		said, err := u.scrape(t.Context(), node, at)
+		if err != nil { // earlier versions had neither TLS nor permissions
+			if said, err = u.Call(t.Context(), node, false, "get", "http://"+at+"/metrics"); err != nil {
+				t.Fatal(err)
+			}
 		}
 		_, said, _ = strings.Cut(said, "ovnkube_build_info{commit=\"")
 		commit, _, _ := strings.Cut(said, "\"")

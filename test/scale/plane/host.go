@@ -224,7 +224,7 @@ func (h *Host) StartAgent() (*Agent, error) {
 		"--gateway-mode=shared", "--gateway-interface=" + uplink, "--encap-ip=" + h.node.Primary[0].Addr().String(),
 		"--nodeport", "--enable-egress-ip", "--enable-egress-service", "--enable-multi-external-gateway",
 		"--nb-address=unix:" + h.plane.path("nb.sock"), "--sb-address=unix:" + h.plane.path("sb.sock"),
-		"--cni-conf-dir=" + conf, "--metrics-bind-address=" + address, "--metrics-enable-pprof", "--loglevel=2",
+		"--cni-conf-dir=" + conf, "--metrics-bind-address=" + address, "--metrics-insecure", "--metrics-enable-pprof", "--loglevel=2",
 	}, h.plane.config.AgentArgs...)
 	err := h.inside(func() error {
 		process, err := h.plane.start("ovnkube-node", h.plane.config.Ovnkube, args...)

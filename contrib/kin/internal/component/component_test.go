@@ -76,7 +76,7 @@ func TestOvnkubeCommandLines(t *testing.T) {
 	const common = " --k8s-kubeconfig=/etc/kubernetes/ovnkube-%ROLE%.conf --cluster-subnets=10.244.0.0/16/24,fd00:10:244::/48/64" +
 		" --k8s-service-cidrs=10.96.0.0/16,fd00:10:96::/112 --gateway-mode=local --gateway-interface=eth0" +
 		" --nb-address=tcp:172.18.0.2:6641 --sb-address=tcp:172.18.0.2:6642 --encap-ip=%IP% --nodeport --enable-egress-ip --enable-egress-service" +
-		" --enable-multi-external-gateway --loglevel=4 --metrics-bind-address=%IP%:%PORT% --both "
+		" --enable-multi-external-gateway --loglevel=4 --metrics-bind-address=%IP%:%PORT% --metrics-insecure --both "
 	for _, c := range []struct {
 		node                         Node
 		unit, head, ip, port, ending string

@@ -58,7 +58,7 @@ func (n Node) ovnkube(role string, metricsPort int, account string, extra []stri
 		"--encap-ip=" + n.Primary().String(),
 		"--nodeport", "--enable-egress-ip", "--enable-egress-service", "--enable-multi-external-gateway",
 		"--loglevel=4",
-		"--metrics-bind-address=" + plan.HostPort(n.Primary(), metricsPort),
+		"--metrics-bind-address=" + plan.HostPort(n.Primary(), metricsPort), "--metrics-insecure",
 	}
 	return append(append(args, n.Config.Ovnkube.Args...), extra...)
 }

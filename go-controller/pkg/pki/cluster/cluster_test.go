@@ -116,7 +116,7 @@ func TestWhoIsLetIn(t *testing.T) {
 		t.Fatal(err)
 	}
 	secrets := secretsOf(t, k)
-	if len(secrets) != 6 {
+	if len(secrets) != 8 {
 		t.Fatalf("%d secrets", len(secrets))
 	}
 	nodeCert, nodeTrusts := read(t, node.Dir, "ovn-cert.pem"), read(t, node.Dir, "cacert.pem")
@@ -127,7 +127,7 @@ func TestWhoIsLetIn(t *testing.T) {
 		t.Error(err)
 	}
 	client, serving := x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth
-	master := secrets["ovnkube-master"]
+	master, scraped := secrets["ovnkube-master"], secrets["ovnkube-metrics"]
 	for _, c := range []struct {
 		what    string
 		trusted []byte
@@ -150,6 +150,11 @@ func TestWhoIsLetIn(t *testing.T) {
 		{"a node as northbound", master[keyCA], nodeCert, serving, "", false},
 		{"a master as southbound", nodeTrusts, master[keyCert], serving, "", false},
 		{"a master asks for health", nodeTrusts, master[keyCert], client, "", true},
+		{"metrics for Prometheus", scraped[keyCA], scraped[keyCert], serving, "ovnkube-metrics", true},
+		{"metrics as a database of masters", master[keyCA], scraped[keyCert], serving, "", false},
+		{"metrics as a database of nodes", nodeTrusts, scraped[keyCert], serving, "", false},
+		{"metrics to northbound", secrets["ovn-nb"][keyCA], scraped[keyCert], client, "", false},
+		{"a database as metrics", scraped[keyCA], secrets["ovn-nb"][keyCert], serving, "", false},
 		{"a node answers about its health", master[keyCA], nodeCert, x509.ExtKeyUsageAny, "", true},
 	} {
 		if got := accepts(c.trusted, certificate(t, c.cert), c.use, c.name); got != c.want {

@@ -8,14 +8,18 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/pki"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
 )
 
 // Keys of Secrets, which are the file names where they are mounted.
@@ -31,17 +35,18 @@ const Name = "ovn"
 const (
 	authorityLifetime = 10 * 365 * 24 * time.Hour
 	lifetime          = 90 * 24 * time.Hour
-	// interval is how often Secrets are checked.
+	// interval is how often certificates are checked for how long they are still valid.
 	interval = time.Hour
-	// retry is how long to wait after a failure; after each further one the wait doubles, up to maxRetry.
-	retry    = time.Second
-	maxRetry = 10 * time.Second
+	// retry is how long a node waits after a failure; after each further one the wait doubles.
+	retry = time.Second
 )
 
 // The authorities, by the names of their Secrets.
 const (
 	controlPlane = "ovn-authority-control-plane"
 	nodes        = "ovn-authority-nodes"
+	// metrics signs for servers of metrics: the others' clients would accept these as databases.
+	metrics = "ovn-authority-metrics"
 )
 
 // entry is a Secret with a certificate of the control plane.
@@ -59,6 +64,7 @@ var entries = []entry{
 	{name: "ovn-sb", authority: nodes, subject: pki.Subject{Name: "sb", DNS: []string{"sb"}, Server: true}},
 	{name: "ovn-sb-masters", authority: controlPlane, subject: pki.Subject{Name: "sb", DNS: []string{"sb"}, Server: true, Client: true}},
 	{name: "ovnkube-master", authority: controlPlane, subject: pki.Subject{Name: "master", Client: true}, trusts: nodes}, // health checks
+	{name: "ovnkube-metrics", authority: metrics, subject: pki.Subject{Name: "ovnkube-metrics", DNS: []string{"ovnkube-metrics"}, Server: true}},
 }
 
 // Issuer holds the authorities.
@@ -72,23 +78,52 @@ type Issuer struct {
 
 // Run maintains the Secrets and signs requests until ctx is done.
 func (i Issuer) Run(ctx context.Context) error {
-	for after := retry; ctx.Err() == nil; after = min(2*after, maxRetry) {
-		err := i.Ensure(ctx)
-		if err == nil {
-			break
-		}
-		klog.ErrorS(err, "Cannot keep the certificates of the control plane, will retry", "after", after)
-		pause(ctx, after)
+	secrets, err := i.keep(ctx)
+	if err != nil {
+		return err
 	}
 	requests := i.requests()
-	go func() {
-		for pause(ctx, interval) {
-			if err := i.Ensure(ctx); err != nil {
-				klog.ErrorS(err, "Cannot keep the certificates of the control plane, will retry", "after", interval)
-			}
+	group, running := errgroup.WithContext(ctx)
+	group.Go(func() error { return secrets.Run(running, 1) })
+	group.Go(func() error {
+		select {
+		case <-secrets.Attempted(): // a lost authority does not concern what another one signs
+			return requests.run(running)
+		case <-running.Done():
+			return nil
 		}
-	}()
-	return requests.run(ctx)
+	})
+	if err := group.Wait(); ctx.Err() == nil {
+		return err
+	}
+	return nil
+}
+
+// keep returns the controller of the Secrets, which has one key for all of them: it is reconciled when one changes, for
+// example because somebody has deleted it, and at an interval, because certificates have to be renewed.
+func (i Issuer) keep(ctx context.Context) (*queue.Controller, error) {
+	const all = "certificates of the control plane"
+	var c *queue.Controller
+	c = queue.New("secrets", func(ctx context.Context, _ string) error {
+		defer c.EnqueueAfter(interval, all)
+		return i.Ensure(ctx)
+	})
+	c.Seed(func() []string { return []string{all} })
+	names := []string{controlPlane, nodes, metrics}
+	for _, e := range entries {
+		names = append(names, e.name)
+	}
+	for _, name := range names { // the issuer may not list other Secrets
+		shared := informers.NewSharedInformerFactoryWithOptions(i.Client, 0, informers.WithNamespace(i.Namespace),
+			informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+				o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
+			}))
+		if err := c.Watch(shared.Core().V1().Secrets().Informer(), func(_, _ any) []string { return []string{all} }); err != nil {
+			return nil, err
+		}
+		shared.Start(ctx.Done())
+	}
+	return c, nil
 }
 
 // Ensure creates missing Secrets and renews certificates that are due. If one fails, it continues with the others.

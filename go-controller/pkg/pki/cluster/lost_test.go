@@ -9,9 +9,12 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	k8stesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/pki"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 )
 
 // TestLostAuthority: an authority whose Secret was deleted is not replaced while others have what it signed, or
@@ -20,6 +23,7 @@ func TestLostAuthority(t *testing.T) {
 	for name, dependents := range map[string][]string{
 		nodes:        {"ovn-sb", "ovnkube-master"},
 		controlPlane: {"ovn-nb", "ovn-sb-masters", "ovnkube-master"},
+		metrics:      {"ovnkube-metrics"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			events := record.NewFakeRecorder(10)
@@ -64,8 +68,8 @@ func TestLostAuthority(t *testing.T) {
 			refused(dependents...)
 			if request, err := pki.Dir(t.TempDir()).Request(Name, "n1"); err != nil {
 				t.Fatal(err)
-			} else if _, err := k.answer(t.Context(), request, "n1"); err == nil {
-				t.Error("a request was signed")
+			} else if _, err := k.answer(t.Context(), request, "n1"); (err == nil) != (name == metrics) {
+				t.Errorf("a request of a node: %v", err)
 			}
 			for len(events.Events) > 0 {
 				<-events.Events
@@ -101,5 +105,73 @@ func TestLostAuthority(t *testing.T) {
 				t.Errorf("secrets %v", slices.Sorted(maps.Keys(after)))
 			}
 		})
+	}
+}
+
+// TestLostAtOnce: an issuer that runs notices at once that a Secret was deleted. It reports a lost authority, makes a
+// lost certificate again, and needs no restart after the authority was restored.
+func TestLostAtOnce(t *testing.T) {
+	kube := server(agent("n1"))
+	watches := make(chan struct{}, 100)
+	kube.PrependWatchReactor("secrets", func(a k8stesting.Action) (bool, watch.Interface, error) {
+		w, err := kube.Tracker().Watch(a.GetResource(), a.GetNamespace())
+		watches <- struct{}{}
+		return true, w, err
+	})
+	events := record.NewFakeRecorder(1000)
+	k := Issuer{Client: kube, Namespace: namespace, Now: (&clock{}).Now, Events: events}
+	run(t, k)
+	for range len(entries) + 3 {
+		eventually.Receive(t, "a watch of a Secret", watches)
+	}
+	client := kube.CoreV1().Secrets(namespace)
+	complete := func() {
+		t.Helper()
+		eventually.Succeeds(t, "all Secrets to be there", func() error {
+			if all := secretsOf(t, k); len(all) != len(entries)+3 {
+				return fmt.Errorf("secrets %v", slices.Sorted(maps.Keys(all)))
+			}
+			return nil
+		})
+	}
+	remove := func(name string) {
+		t.Helper()
+		if err := client.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	complete()
+	remove("ovnkube-master")
+	complete()
+
+	backup, err := client.Get(t.Context(), nodes, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	remove(nodes)
+	if e := eventually.Receive(t, "an Event", events.Events); !strings.HasPrefix(e, "Warning AuthorityLost ") {
+		t.Errorf("Event %s", e)
+	}
+	remove("ovnkube-master")
+	backup.ResourceVersion = ""
+	if _, err := client.Create(t.Context(), backup, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	complete()
+}
+
+// TestLostElsewhere: an issuer that starts when the authority of metrics is lost signs the requests of nodes.
+func TestLostElsewhere(t *testing.T) {
+	k := Issuer{Client: server(agent("n1")), Namespace: namespace, Now: (&clock{}).Now, Events: record.NewFakeRecorder(1000)}
+	if err := k.Ensure(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Client.CoreV1().Secrets(namespace).Delete(t.Context(), metrics, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	run(t, k)
+	node := Node{Client: k.Client, Name: "n1", Dir: pki.Dir(t.TempDir()), Now: k.Now}
+	if err := node.Ensure(t.Context()); err != nil {
+		t.Error(err)
 	}
 }
