@@ -93,7 +93,7 @@ func (c *Controller) report(ctx context.Context, key string) error {
 		return err
 	}
 	want.Programmed = egressip.KeepFormerHolders(want.Programmed, former)
-	c.checkTimeouts(key, d, want)
+	c.checkTimeouts(key, d, want, e.Status.Items)
 	is := egressip.Conditions(d, want, c.podReport(key))
 	for _, condition := range is {
 		condition.ObservedGeneration = e.Generation

@@ -1,6 +1,7 @@
 package master
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -118,5 +119,29 @@ func TestProgressIsReported(t *testing.T) {
 		}
 		w.barrier.stop("all", false)
 		w.programmed(prod)
+	})
+}
+
+// TestBusyNodes: nodes that acknowledge one address after the other keep the rest, even if all of
+// them take much longer than the acknowledgement timeout.
+func TestBusyNodes(t *testing.T) {
+	const n = 40
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.limit = 5 * time.Second
+		w.crowd(n)
+		w.pace = 4 * w.limit / n
+		w.start()
+		w.eventually("all to be programmed", func() bool {
+			for i := range n {
+				if !w.is(fmt.Sprintf("egressip-%d", i), v1.ConditionProgrammed) {
+					return false
+				}
+			}
+			return true
+		})
+		if got := w.statusWrites(); len(got) != 2*n {
+			t.Errorf("%d writes for %d EgressIPs:\n%s", len(got), n, strings.Join(got, "\n"))
+		}
 	})
 }
