@@ -10,6 +10,11 @@ import (
 // could have, unless it acknowledges something earlier.
 const pause = 12
 
+// busy is for how many times the limit an acknowledgement may be pending while the node acknowledges
+// something else at least once within each limit. Such a node is at work, but slow, or the API server is: to give
+// the rest to others would only cause more work.
+const busy = 6
+
 // PendingAck is a request to a node that the node has not acknowledged yet.
 type PendingAck struct {
 	Node string
@@ -18,7 +23,8 @@ type PendingAck struct {
 }
 
 // AckTimeouts tracks which nodes do not acknowledge in time what they are given, although they are
-// reachable: the responsible process is not running, or hangs. It is safe for concurrent use.
+// reachable: the responsible process is not running, or hangs. A node that acknowledges one thing after the other has
+// more time for the rest. It is safe for concurrent use.
 type AckTimeouts struct {
 	limit time.Duration
 	now   func() time.Time
@@ -26,11 +32,13 @@ type AckTimeouts struct {
 	mu       sync.Mutex
 	pending  map[string]map[PendingAck]time.Time // by object: since when
 	timedOut map[string]time.Time                // by node: until when
+	heard    map[string]time.Time                // by node: when it last acknowledged something
 }
 
 // NewAckTimeouts returns AckTimeouts with a limit after which a node times out; 0 means never.
 func NewAckTimeouts(limit time.Duration) *AckTimeouts {
-	return &AckTimeouts{limit: limit, now: time.Now, pending: map[string]map[PendingAck]time.Time{}, timedOut: map[string]time.Time{}}
+	return &AckTimeouts{limit: limit, now: time.Now, pending: map[string]map[PendingAck]time.Time{}, timedOut: map[string]time.Time{},
+		heard: map[string]time.Time{}}
 }
 
 // SetPending sets everything that is pending for an object. It returns the nodes that have now
@@ -49,7 +57,7 @@ func (l *AckTimeouts) SetPending(object string, acks []PendingAck) (timedOut []s
 			since = now
 		}
 		pending[d] = since
-		left := since.Add(l.limit).Sub(now)
+		left := l.deadline(d.Node, since).Sub(now)
 		if left <= 0 {
 			if l.check(d.Node, now) {
 				timedOut = append(timedOut, d.Node)
@@ -65,6 +73,18 @@ func (l *AckTimeouts) SetPending(object string, acks []PendingAck) (timedOut []s
 	return slices.Compact(timedOut), again
 }
 
+// deadline returns when a node times out if an acknowledgement has been pending since; mu is held.
+func (l *AckTimeouts) deadline(node string, since time.Time) time.Time {
+	deadline, last := since.Add(l.limit), since.Add(busy*l.limit)
+	if extended := l.heard[node].Add(l.limit); extended.After(deadline) {
+		deadline = extended
+	}
+	if deadline.After(last) {
+		return last
+	}
+	return deadline
+}
+
 // check records that a node has timed out, and returns whether that is new; mu is held.
 func (l *AckTimeouts) check(node string, now time.Time) bool {
 	until, was := l.timedOut[node]
@@ -77,9 +97,11 @@ func (l *AckTimeouts) check(node string, now time.Time) bool {
 func (l *AckTimeouts) Acknowledged(node string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	now := l.now()
 	until, was := l.timedOut[node]
 	delete(l.timedOut, node)
-	return was && l.now().Before(until)
+	l.heard[node] = now
+	return was && now.Before(until)
 }
 
 // TimedOut reports whether a node is only given what no other node can have.

@@ -40,6 +40,40 @@ func TestLapses(t *testing.T) {
 	owe(0, nil, 0)
 }
 
+// TestBusyNode: a node that acknowledges one thing after the other does not time out for what is
+// pending meanwhile, unless that takes many times the limit.
+func TestBusyNode(t *testing.T) {
+	start := time.Unix(0, 0)
+	now := start
+	l := NewAckTimeouts(5 * time.Second)
+	l.now = func() time.Time { return now }
+	at := func(seconds int, timedOut []string, again time.Duration) {
+		t.Helper()
+		now = start.Add(time.Duration(seconds) * time.Second)
+		if got, next := l.SetPending("prod", []PendingAck{{"worker", "take"}}); !slices.Equal(got, timedOut) || next != again {
+			t.Errorf("after %d s: timed out %v, again in %s; want %v, %s", seconds, got, next, timedOut, again)
+		}
+	}
+	heard := func(seconds int) {
+		now = start.Add(time.Duration(seconds) * time.Second)
+		l.Acknowledged("worker")
+	}
+	at(0, nil, 5*time.Second)
+	heard(3)
+	at(5, nil, 3*time.Second)
+	heard(7)
+	at(8, nil, 4*time.Second)
+	at(12, []string{"worker"}, 5*time.Second) // silent for the whole limit
+	for s := 13; s < 28; s += 3 {
+		heard(s)
+	}
+	at(27, nil, 3*time.Second) // heard of at 25, but there is a limit to that
+	at(29, nil, time.Second)
+	at(30, []string{"worker"}, 5*time.Second)
+	heard(31)
+	at(32, []string{"worker"}, 5*time.Second) // other acknowledgements do not help any more
+}
+
 // TestLapsesForEver: without a limit no node times out.
 func TestLapsesForEver(t *testing.T) {
 	l := NewAckTimeouts(0)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"net/netip"
+	"strings"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
@@ -147,6 +148,12 @@ type AddressUse struct {
 // Flow is one OpenFlow flow as ovs-ofctl(8) takes it, without a cookie, e.g.
 // "table=0,priority=100,in_port=2,ip,actions=output:1".
 type Flow string
+
+// Match returns the part of a flow before its actions, which identifies it.
+func (f Flow) Match() string {
+	m, _, _ := strings.Cut(string(f), "actions=")
+	return strings.TrimRight(m, ", ")
+}
 
 // LearnedCookie marks flows that our flows learn, "ovnl" in ASCII: they come and go with traffic,
 // and a FlowWriter leaves them alone.

@@ -79,35 +79,18 @@ func (e EncapPort) session(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	m, err := model.NewClientDBModel(database, map[string]model.Model{table: &encap{}})
-	if err != nil {
-		return fmt.Errorf("describe %s: %w", table, err)
-	}
-	limited, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	c, err := nbovsdb.Dial(limited, m, e.Database)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
 	changed := make(chan struct{}, 1)
-	poke := func() {
+	c, err := e.follow(ctx, chassis, func() {
 		select {
 		case changed <- struct{}{}:
 		default:
 		}
+	})
+	if err != nil {
+		return err
 	}
+	defer c.Close()
 	lost := c.Lost()
-	if rows := c.Cache(); rows != nil {
-		rows.AddEventHandler(&cache.EventHandlerFuncs{
-			AddFunc:    func(string, model.Model) { poke() },
-			UpdateFunc: func(string, model.Model, model.Model) { poke() },
-		})
-	}
-	row := &encap{}
-	if _, err := c.Monitor(limited, c.NewMonitor(client.WithTable(row, &row.Type, &row.IP, &row.Chassis, &row.Options))); err != nil {
-		return fmt.Errorf("monitor %s: %w", table, err)
-	}
 	for {
 		found, err := e.set(ctx, c, chassis)
 		if err != nil {
@@ -124,6 +107,34 @@ func (e EncapPort) session(ctx context.Context) error {
 			return nil
 		}
 	}
+}
+
+// follow connects to the database, and calls changed when a row of the chassis changes. The database sends no rows
+// of other chassis, of which each node would otherwise have all.
+func (e EncapPort) follow(ctx context.Context, chassis string, changed func()) (*nbovsdb.Connection, error) {
+	m, err := model.NewClientDBModel(database, map[string]model.Model{table: &encap{}})
+	if err != nil {
+		return nil, fmt.Errorf("describe %s: %w", table, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	c, err := nbovsdb.Dial(ctx, m, e.Database)
+	if err != nil {
+		return nil, err
+	}
+	if rows := c.Cache(); rows != nil {
+		rows.AddEventHandler(&cache.EventHandlerFuncs{
+			AddFunc:    func(string, model.Model) { changed() },
+			UpdateFunc: func(string, model.Model, model.Model) { changed() },
+		})
+	}
+	row := &encap{}
+	own := []model.Condition{{Field: &row.Chassis, Function: ovsdb.ConditionEqual, Value: chassis}}
+	if _, err := c.Monitor(ctx, c.NewMonitor(client.WithConditionalTable(row, own, &row.Type, &row.IP, &row.Chassis, &row.Options))); err != nil {
+		c.Close()
+		return nil, fmt.Errorf("monitor %s: %w", table, err)
+	}
+	return c, nil
 }
 
 // set writes the port to the rows of the chassis that have another one. It reports whether there is a row.

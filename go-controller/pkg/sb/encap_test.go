@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
@@ -77,4 +78,40 @@ func TestEncapPort(t *testing.T) {
 	// The default needs no option, and the option of an earlier configuration is removed.
 	keep(t, s, DefaultPort)
 	eventuallyOptions(t, s, "c1", "")
+}
+
+// TestOwnEncapOnly: a node reads its own rows only, however many nodes there are, and learns of a row that is added
+// or that becomes its own.
+func TestOwnEncapOnly(t *testing.T) {
+	s := ovsdbtest.StartSB(t)
+	for i := range 10 {
+		sbctl(t, s, "chassis-add", fmt.Sprintf("other%d", i), "geneve", fmt.Sprintf("10.0.0.%d", i+1))
+	}
+	changed := make(chan struct{}, 100)
+	c, err := EncapPort{Database: nbovsdb.Config{Address: s.Socket()}}.follow(t.Context(), "c1", func() { changed <- struct{}{} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	addresses := func() (found []string) {
+		var rows []encap
+		if err := c.List(t.Context(), &rows); err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range rows {
+			found = append(found, r.IP)
+		}
+		return found
+	}
+	if got := addresses(); len(got) > 0 {
+		t.Errorf("read rows of others: %v", got)
+	}
+	sbctl(t, s, "chassis-add", "c1", "geneve", "10.0.1.1")
+	eventually.Receive(t, "the own row", changed)
+	sbctl(t, s, "set", "Encap", sbctl(t, s, "--bare", "--columns=_uuid", "find", "Encap", "chassis_name=other3"), "chassis_name=c1")
+	eventually.Receive(t, "the row that is its own now", changed)
+	got := addresses()
+	if slices.Sort(got); !slices.Equal(got, []string{"10.0.0.4", "10.0.1.1"}) {
+		t.Errorf("read %v", got)
+	}
 }

@@ -1,6 +1,6 @@
 // Package node is the flow manager of a node's external bridge: it collects contributions of flows
 // by owner, inserts the port numbers and has the OpenFlow driver replace the flows of the whole
-// bridge in one bundle.
+// bridge in one bundle, or change some flows if an owner wants only these to change.
 //
 // Invariants: flows with the patch port are installed only once it exists and all required
 // contributors have contributed: the base network, and EgressIP with its suppressed addresses.

@@ -55,6 +55,8 @@ type Manager struct {
 	at          Attachment
 	writer      Writer // nil if no bridge is attached
 	flows       map[string]*host.FlowList
+	matches     map[string]int  // how many flows in flows have a match
+	twice       int             // how many matches more than one flow has
 	contributed map[string]bool // who has contributed, including empty contributions
 	swept       bool
 	synced      bool
@@ -90,7 +92,7 @@ func New(required []string, ports Ports, open func(bridge string) Writer) *Manag
 	m := &Manager{
 		required: required, ports: ports, open: open,
 		wake: make(chan struct{}, 1), passes: host.NewCoalescer[error](),
-		flows: map[string]*host.FlowList{}, contributed: map[string]bool{},
+		flows: map[string]*host.FlowList{}, matches: map[string]int{}, contributed: map[string]bool{},
 	}
 	ports.OnInterface(func(name string) {
 		if m.Concerns(name) {
@@ -137,17 +139,24 @@ func (m *Manager) Attach(ctx context.Context, at Attachment) error {
 	return m.sync(ctx)
 }
 
-// Apply implements host.FlowWriter: it replaces what owner wants.
+// Apply implements host.FlowWriter: it replaces what owner wants. The driver is given only the flows that
+// differ, if there are few and their order does not matter.
 func (m *Manager) Apply(ctx context.Context, owner string, flows []host.Flow) error {
 	m.mu.Lock()
 	m.contributed[owner] = true
-	if !slices.Equal(m.flows[owner].Flows(), flows) {
+	before, after := m.flows[owner], newFlowList(flows)
+	remove, add := difference(before, after)
+	n, reordered := len(remove)+len(add), !slices.Equal(before.Flows(), after.Flows())
+	switch ambiguous := m.change(owner, remove, add); {
+	case n == 0:
+		m.anew = m.anew || reordered && m.twice > 0
+	case ambiguous || 2*n >= len(before.Flows()): // what is new may be on the bridge from an earlier run
 		m.anew = true
 	}
 	if len(flows) == 0 {
 		delete(m.flows, owner)
 	} else {
-		m.flows[owner] = newFlowList(flows)
+		m.flows[owner] = after
 	}
 	m.mu.Unlock()
 	return m.sync(ctx)
@@ -158,28 +167,73 @@ func newFlowList(flows []host.Flow) *host.FlowList {
 	return host.NewFlowList(func(f host.Flow) string { return string(f) }, flows)
 }
 
+// difference returns the flows that turn one list into another.
+func difference(before, after *host.FlowList) (remove, add []host.Flow) {
+	for _, f := range before.Flows() {
+		if !after.Has(string(f)) {
+			remove = append(remove, f)
+		}
+	}
+	for _, f := range after.Flows() {
+		if !before.Has(string(f)) {
+			add = append(add, f)
+		}
+	}
+	return remove, add
+}
+
 // Change implements host.FlowWriter.
 func (m *Manager) Change(ctx context.Context, owner string, remove, add []host.Flow) error {
 	m.mu.Lock()
 	m.contributed[owner] = true
-	if m.flows[owner] == nil {
-		m.flows[owner] = newFlowList(nil)
+	m.change(owner, remove, add)
+	m.mu.Unlock()
+	return m.sync(ctx)
+}
+
+// change removes some of an owner's flows and adds others. It reports whether others with the match of one of
+// them are wanted before or after that, so that the order of all flows decides; m.mu is held.
+func (m *Manager) change(owner string, remove, add []host.Flow) (ambiguous bool) {
+	shared := func(f host.Flow) bool { return m.matches[f.Match()] > 1 }
+	ambiguous = slices.ContainsFunc(remove, shared)
+	list := m.flows[owner]
+	if list == nil {
+		list = newFlowList(nil)
+		m.flows[owner] = list
 	}
 	if m.changed == nil {
 		m.changed = map[host.Flow]bool{}
 	}
 	for _, f := range remove {
-		m.flows[owner].Delete(string(f))
+		if list.Has(string(f)) {
+			list.Delete(string(f))
+			m.count(f, -1)
+		}
 		if !m.contributes(f) {
 			m.changed[f] = false
 		}
 	}
 	for _, f := range add {
-		m.flows[owner].Put(f)
+		if !list.Has(string(f)) {
+			list.Put(f)
+			m.count(f, 1)
+		}
 		m.changed[f] = true
 	}
-	m.mu.Unlock()
-	return m.sync(ctx)
+	return ambiguous || slices.ContainsFunc(add, shared)
+}
+
+// count adds n, 1 or -1, to the number of flows with the match of a flow; m.mu is held.
+func (m *Manager) count(f host.Flow, n int) {
+	match := f.Match()
+	was := m.matches[match]
+	is := was + n
+	if m.matches[match] = is; is == 0 {
+		delete(m.matches, match)
+	}
+	if max(was, is) == 2 {
+		m.twice += n
+	}
 }
 
 // contributes reports whether any contributor wants a flow; m.mu is held.

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/klog/v2"
 
@@ -23,8 +24,12 @@ const (
 )
 
 // checkTimeouts records the acknowledgements that nodes still owe for an EgressIP, and triggers
-// placement if some of them take too long.
-func (c *Controller) checkTimeouts(key string, d egressip.Decision, status v1.EgressIPStatus) {
+// placement if some of them take too long. shown are the items that the informer shows: nodes know
+// no later ones, and have only their own watches, which are not faster.
+func (c *Controller) checkTimeouts(key string, d egressip.Decision, status v1.EgressIPStatus, shown []v1.EgressIPStatusItem) {
+	if !equality.Semantic.DeepEqual(shown, status.Items) {
+		return // the event of our write enqueues the key
+	}
 	digest := c.digest(key)
 	var pending []health.PendingAck
 	for _, ack := range d.PendingAcks(status, digest, c.live) {

@@ -182,3 +182,26 @@ func TestPauseExtended(t *testing.T) {
 		w.programmed("next")
 	})
 }
+
+// TestTimeStartsWhenShown: a node is not blamed for the time that it took to write what it is to do.
+func TestTimeStartsWhenShown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := impatient(t)
+		w.start()
+		w.stop() // so that nobody else does this
+		d := egressip.Decision{Placements: []egressip.Placement{{Address: egressip.Address{Addr: addrs("172.18.0.33")[0]}, Node: "ovn-worker", Primary: true}}}
+		status := v1.EgressIPStatus{Items: d.Items()}
+		check := func(shown []v1.EgressIPStatusItem) bool {
+			w.master.checkTimeouts("slow", d, status, shown)
+			<-time.After(w.limit)
+			w.master.checkTimeouts("slow", d, status, shown)
+			return w.master.ackTimeouts.TimedOut("ovn-worker")
+		}
+		if check(nil) {
+			t.Error("blamed for a write that has not been seen")
+		}
+		if !check(status.Items) {
+			t.Error("not blamed at all")
+		}
+	})
+}

@@ -26,8 +26,10 @@ import (
 // it: most take a few milliseconds, and each change of the condition is a write.
 const grace = time.Second
 
-// startGrace replaces grace until all pods have been attempted once.
-const startGrace = 30 * time.Second
+// progressGrace replaces grace until all pods have been attempted once, and for the condition of an
+// EgressIP that is on its way: each node that acknowledges, and each pod, would be one more write. What
+// somebody has to look at is reported at once.
+const progressGrace = 30 * time.Second
 
 // fieldManager is the owner of the master's part of a status.
 const fieldManager = "ovnkube-master"
@@ -91,13 +93,13 @@ func (c *Controller) report(ctx context.Context, key string) error {
 		return err
 	}
 	want.Programmed = egressip.KeepFormerHolders(want.Programmed, former)
-	c.checkTimeouts(key, d, want)
+	c.checkTimeouts(key, d, want, e.Status.Items)
 	is := egressip.Conditions(d, want, c.podReport(key))
 	for _, condition := range is {
-		if condition.Type == v1.ConditionProgrammed && c.transient(key, known, condition) {
+		condition.ObservedGeneration = e.Generation
+		if condition.Type == v1.ConditionProgrammed && c.transient(key, known, want, condition) {
 			continue
 		}
-		condition.ObservedGeneration = e.Generation
 		meta.SetStatusCondition(&want.Conditions, condition)
 	}
 	now, err := c.patch(ctx, e, known, want)
@@ -126,25 +128,44 @@ func (c *Controller) podReport(key string) egressip.Report {
 		Unresponsive: c.ackTimeouts.TimedOut, Stuck: c.stuckChassis.TimedOut}
 }
 
-// transient reports whether the condition would only say that pods wait for
-// their policies for a moment. If so, it enqueues the key to check again later.
-func (c *Controller) transient(key string, known v1.EgressIPStatus, next metav1.Condition) bool {
-	if next.Reason != egressip.ReasonWaitingForPolicies || !meta.IsStatusConditionTrue(known.Conditions, v1.ConditionProgrammed) {
-		c.written.waitsNoMore(key)
-		return false
+// transient reports whether the condition would only say how far an EgressIP is on its way, or that its
+// pods wait for their policies for a moment. If so, it enqueues the key to check again later.
+func (c *Controller) transient(key string, known, want v1.EgressIPStatus, next metav1.Condition) bool {
+	left := c.tolerance(known, want, next)
+	if left > 0 {
+		left -= time.Since(c.written.waitingSince(key))
 	}
-	limit := grace
-	select {
-	case <-c.pods.Attempted():
-	default:
-		limit = startGrace
-	}
-	left := limit - time.Since(c.written.waitingSince(key))
 	if left <= 0 {
+		c.written.waitsNoMore(key)
 		return false
 	}
 	c.statuses.EnqueueAfter(left, key)
 	return true
+}
+
+// tolerance returns how long the known status may lack the next condition.
+func (c *Controller) tolerance(known, want v1.EgressIPStatus, next metav1.Condition) time.Duration {
+	is := meta.FindStatusCondition(known.Conditions, v1.ConditionProgrammed)
+	switch {
+	case is == nil || !underway(next):
+		return 0
+	case is.Status == metav1.ConditionTrue && next.Reason == egressip.ReasonWaitingForPolicies:
+		select {
+		case <-c.pods.Attempted():
+			return grace
+		default:
+			return progressGrace
+		}
+	case underway(*is) && is.Message != next.Message && is.ObservedGeneration == next.ObservedGeneration &&
+		equality.Semantic.DeepEqual(known.Items, want.Items) && equality.Semantic.DeepEqual(known.Programmed, want.Programmed):
+		return progressGrace // nothing else is to be written
+	}
+	return 0
+}
+
+// underway reports whether a condition says that nodes and pods merely take their time.
+func underway(c metav1.Condition) bool {
+	return c.Reason == egressip.ReasonWaitingForNode || c.Reason == egressip.ReasonWaitingForPolicies
 }
 
 func (c *Controller) forget(key string) {

@@ -129,6 +129,7 @@ type world struct {
 	assume  bool
 	audit   *audit.Recorder // nil: nothing is recorded
 	limit   time.Duration   // acknowledgement timeout of nodes; 0: none
+	pace    time.Duration   // how long it takes nodes to act on an EgressIP
 	faults  *fakeapi.Faults // of the API, or nil
 
 	localSNATs func() <-chan struct{} // as in Deps
@@ -291,6 +292,9 @@ func (w *world) static(key string) bool {
 
 // act does the part of all nodes: each takes what it may and releases the rest.
 func (w *world) act(ctx context.Context, c *Controller, key string) error {
+	if w.pace > 0 {
+		<-time.After(w.pace)
+	}
 	// Not from the lister: a node knows its own latest status entry.
 	e, err := w.egress.EgressIPV1().EgressIPs().Get(ctx, key, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {

@@ -22,6 +22,9 @@ func (c *Controller) noteAcknowledgement(s egressservice.Service, d egressservic
 	}
 	var pending []health.PendingAck
 	if egressservice.Awaits(s, d) {
+		if s.Host != d.Host {
+			return // the host cannot know yet; the event of our write enqueues the key
+		}
 		// No digest, so that a silent host does not get more time with each change.
 		pending = []health.PendingAck{{Node: d.Host, What: "rules"}}
 	}

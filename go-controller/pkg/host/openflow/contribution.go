@@ -17,13 +17,13 @@ type contribution struct {
 }
 
 func newContribution(flows []host.Flow) *contribution {
-	c := &contribution{first: host.NewFlowList(match, flows)}
+	c := &contribution{first: host.NewFlowList(host.Flow.Match, flows)}
 	if len(c.first.Flows()) == len(flows) {
 		return c
 	}
 	seen := map[string]bool{}
 	for _, f := range flows {
-		if m := match(f); seen[m] {
+		if m := f.Match(); seen[m] {
 			c.rest = append(c.rest, f)
 		} else {
 			seen[m] = true
@@ -46,13 +46,13 @@ func (c *contribution) has(match string) bool { return c.first.Has(match) }
 func (c *contribution) change(remove, add []host.Flow) map[string]host.Flow {
 	before := map[string]host.Flow{}
 	for _, f := range slices.Concat(remove, add) {
-		before[match(f)] = c.first.Get(match(f))
+		before[f.Match()] = c.first.Get(f.Match())
 	}
 	for _, f := range remove {
 		c.remove(f)
 	}
 	for _, f := range add {
-		if c.has(match(f)) {
+		if c.has(f.Match()) {
 			c.rest = append(c.rest, f)
 		} else {
 			c.first.Put(f)
@@ -68,7 +68,7 @@ func (c *contribution) change(remove, add []host.Flow) map[string]host.Flow {
 }
 
 func (c *contribution) remove(f host.Flow) {
-	m := match(f)
+	m := f.Match()
 	if c.first.Get(m) != f {
 		if i := slices.Index(c.rest, f); i >= 0 {
 			c.rest = slices.Delete(c.rest, i, i+1)
@@ -76,7 +76,7 @@ func (c *contribution) remove(f host.Flow) {
 		return
 	}
 	c.first.Delete(m)
-	if i := slices.IndexFunc(c.rest, func(o host.Flow) bool { return match(o) == m }); i >= 0 {
+	if i := slices.IndexFunc(c.rest, func(o host.Flow) bool { return o.Match() == m }); i >= 0 {
 		c.first.Put(c.rest[i])
 		c.rest = slices.Delete(c.rest, i, i+1)
 	}

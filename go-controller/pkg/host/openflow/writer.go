@@ -65,7 +65,7 @@ func (w *Writer) Apply(ctx context.Context, contributor string, flows []host.Flo
 	w.drops++
 	if !w.swept {
 		for _, f := range w.want[contributor].flows() {
-			w.dropped[match(f)] = w.drops
+			w.dropped[f.Match()] = w.drops
 		}
 	}
 	w.want[contributor] = newContribution(flows)
@@ -178,16 +178,10 @@ func check(f host.Flow) error {
 		return fmt.Errorf("flow %q: more than one line", f)
 	case !strings.Contains(string(f), "actions="):
 		return fmt.Errorf("flow %q: no actions", f)
-	case strings.Contains(match(f), "cookie="):
+	case strings.Contains(f.Match(), "cookie="):
 		return fmt.Errorf("flow %q: the cookie is not the contributor's", f)
 	}
 	return nil
-}
-
-// match returns the part of a flow before its actions, which identifies it.
-func match(f host.Flow) string {
-	m, _, _ := strings.Cut(string(f), "actions=")
-	return strings.TrimRight(m, ", ")
 }
 
 // union returns all flows in the order of the contributors' names. Of flows that are written with
@@ -197,7 +191,7 @@ func (w *Writer) union() []host.Flow {
 	seen := map[string]bool{}
 	for _, name := range slices.Sorted(maps.Keys(w.want)) {
 		for _, f := range w.want[name].flows() {
-			if m := match(f); !seen[m] {
+			if m := f.Match(); !seen[m] {
 				seen[m] = true
 				out = append(out, f)
 			}
@@ -312,7 +306,7 @@ func (w *Writer) learned(ctx context.Context) (string, error) {
 func (w *Writer) add(ctx context.Context, flows []host.Flow, dropped map[string]uint64) error {
 	wanted := map[string]bool{}
 	for _, f := range flows {
-		wanted[match(f)] = true
+		wanted[f.Match()] = true
 	}
 	var input strings.Builder
 	for _, m := range slices.Sorted(maps.Keys(dropped)) {

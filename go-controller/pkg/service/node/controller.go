@@ -70,6 +70,7 @@ type Controller struct {
 	// healthReported is what the last Events reported about health ports; only the key
 	// writeHealth uses it.
 	healthReported map[string]bool
+	rendered       rendered // only the key writeFlows uses it
 
 	plans, writes *queue.Controller
 	// unconfirmed are changes of UDP Services that OVN may not have followed yet.

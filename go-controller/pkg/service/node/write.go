@@ -24,7 +24,7 @@ func (c *Controller) write(ctx context.Context, kind string) error {
 		c.writes.MarkSynced(kind)
 	case writeRoutes:
 		all := map[host.Route]host.Hop{}
-		c.each(func(s service.NodeState) { maps.Copy(all, s.Routes) })
+		c.each(func(_ string, s service.NodeState) { maps.Copy(all, s.Routes) })
 		err = c.Routes.Apply(ctx, contributor, all)
 		c.writes.MarkSynced(kind)
 	case writeFlows:
@@ -43,18 +43,18 @@ func (c *Controller) write(ctx context.Context, kind string) error {
 	return nil
 }
 
-// each calls f for the state of every Service, sorted by key.
-func (c *Controller) each(f func(service.NodeState)) {
+// each calls f for the key and the state of every Service, sorted by key.
+func (c *Controller) each(f func(string, service.NodeState)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, key := range slices.Sorted(maps.Keys(c.states)) {
-		f(c.states[key])
+		f(key, c.states[key])
 	}
 }
 
 func (c *Controller) rules() host.Rules {
 	all := host.Rules{}
-	c.each(func(s service.NodeState) {
+	c.each(func(_ string, s service.NodeState) {
 		for chain, rules := range s.Rules {
 			all[chain] = append(all[chain], rules...)
 		}
@@ -70,16 +70,17 @@ func (c *Controller) applyFlows(ctx context.Context) error {
 	facts := bridge.Bridge{MAC: n.Gateway.MAC, VLAN: n.Gateway.VLAN}
 	var flows []host.Flow
 	seen := map[host.Flow]bool{}
-	c.each(func(s service.NodeState) {
-		for _, i := range s.Ingress {
-			for _, f := range bridge.IngressFlows(facts, bridge.Ingress(i), c.Marks) {
-				if !seen[f] {
-					seen[f] = true
-					flows = append(flows, f)
-				}
+	next := rendered{facts: facts, byKey: map[string]ingressFlows{}}
+	render := func(i service.Ingress) []host.Flow { return bridge.IngressFlows(facts, bridge.Ingress(i), c.Marks) }
+	c.each(func(key string, s service.NodeState) {
+		for _, f := range c.rendered.of(key, s.Ingress, next, render) {
+			if !seen[f] {
+				seen[f] = true
+				flows = append(flows, f)
 			}
 		}
 	})
+	c.rendered = next
 	err = c.Flows.Apply(ctx, contributor, flows)
 	c.writes.MarkSynced(writeFlows)
 	return err
@@ -114,7 +115,7 @@ func (c *Controller) serveHealth() {
 
 func (c *Controller) healths() []service.Health {
 	var all []service.Health
-	c.each(func(s service.NodeState) {
+	c.each(func(_ string, s service.NodeState) {
 		if s.Health != nil {
 			all = append(all, *s.Health)
 		}
@@ -130,7 +131,7 @@ func (c *Controller) flush(ctx context.Context) error {
 		return err
 	}
 	all := service.Bindings{}
-	c.each(func(s service.NodeState) { maps.Copy(all, s.UDP) })
+	c.each(func(_ string, s service.NodeState) { maps.Copy(all, s.UDP) })
 	if len(all) == 0 {
 		return nil
 	}
