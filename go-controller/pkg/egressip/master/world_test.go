@@ -131,8 +131,9 @@ type world struct {
 	limit   time.Duration   // acknowledgement timeout of nodes; 0: none
 	faults  *fakeapi.Faults // of the API, or nil
 
-	localSNATs func() <-chan struct{} // as in Deps
-	measured   *metrics.Leader        // nil: nothing is measured
+	localSNATs func() <-chan struct{}          // as in Deps
+	onPass     func(c *Controller, pod string) // or nil
+	measured   *metrics.Leader                 // nil: nothing is measured
 
 	mu     sync.Mutex
 	frozen map[string]bool // nodes that do not act
@@ -227,6 +228,9 @@ func (w *world) start() {
 	c, err := New(deps)
 	if err != nil {
 		w.t.Fatal(err)
+	}
+	if w.onPass != nil {
+		c.OnPass(func(pod string) { w.onPass(c, pod) })
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	nodes := queue.New("nodes", func(ctx context.Context, key string) error { return w.act(ctx, c, key) })
