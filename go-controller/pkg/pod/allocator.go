@@ -214,6 +214,17 @@ func (a *Allocator) IsReserved(who Holder) bool {
 	return ok
 }
 
+// Addrs returns the addresses of a holder.
+func (a *Allocator) Addrs(who Holder) []netip.Addr {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var addrs []netip.Addr
+	for _, p := range a.reserved[who].addrs {
+		addrs = append(addrs, p.Addr())
+	}
+	return addrs
+}
+
 // Others returns the holders of a pod's other incarnations: all with the same key
 // but another UID.
 func (a *Allocator) Others(who Holder) []Holder {

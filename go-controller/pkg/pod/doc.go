@@ -10,8 +10,8 @@
 //   - No two holders have the same address; if two pods claim one, the
 //     first holder keeps it.
 //   - An address is released only after the port that used it is removed from the
-//     northbound database, and is not assigned again before all other addresses of the
-//     subnet have been.
+//     northbound database, and all rows of EgressIPs that steer its traffic. Addresses are assigned
+//     in turn.
 //   - The rows of a pod belong to owner {pod, "namespace/name"}.
 //
 // Caller: pod/master, the controller that reads pods and applies rows.

@@ -119,6 +119,7 @@ type Controller struct {
 	decisions *decisions // state of placement
 	written   *written   // state of the status workers
 	podStates *podStates // state of the pod workers
+	onPass    []func(pod string)
 }
 
 // New returns the controller.

@@ -67,7 +67,11 @@ var errNotWritten = errors.New("the pod's rows could not be written")
 // worker of pod/master waits for, are written before the others.
 func (c *Controller) reconcile(ctx context.Context, keys []string) map[string]error {
 	ported, others, errs := newWork(), newWork(), map[string]error{}
-	defer c.podStates.clean(keys...)
+	c.podStates.plans(keys...)
+	defer func() {
+		c.podStates.clean(keys...)
+		c.passed(keys)
+	}()
 	for _, key := range keys {
 		w, port := others, c.podStates.takePort(key)
 		if port != nil {

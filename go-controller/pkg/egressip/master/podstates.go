@@ -19,12 +19,14 @@ import (
 type podStates struct {
 	mu           sync.Mutex
 	byKey        map[string]*podState
-	waiting      unprogrammedPods  // pods whose traffic does not leave as intended yet
-	untranslated unprogrammedPods  // pods that their EgressIPs' next nodes do not translate for yet
-	decisions    map[string]uint64 // by EgressIP, the number of the last decision that reset its pods
-	last         uint64            // the last number given to a decision
-	keptSNATs    map[string]bool   // the pods of keepLocalSNAT
-	ctx          context.Context   // the context of Run
+	waiting      unprogrammedPods         // pods whose traffic does not leave as intended yet
+	untranslated unprogrammedPods         // pods that their EgressIPs' next nodes do not translate for yet
+	decisions    map[string]uint64        // by EgressIP, the number of the last decision that reset its pods
+	last         uint64                   // the last number given to a decision
+	keptSNATs    map[string]bool          // the pods of keepLocalSNAT
+	planning     map[string]bool          // the pods whose keys the workers have
+	patiences    map[string]time.Duration // by dead node, the limit of the next wait for its chassis
+	ctx          context.Context          // the context of Run
 }
 
 // podState is the state of a pod in addition to its rows. The mutex of podStates guards
@@ -93,7 +95,7 @@ type startGate struct {
 
 func newPodStates() *podStates {
 	return &podStates{byKey: map[string]*podState{}, waiting: newUnprogrammedPods(), untranslated: newUnprogrammedPods(),
-		decisions: map[string]uint64{}, keptSNATs: map[string]bool{}}
+		decisions: map[string]uint64{}, keptSNATs: map[string]bool{}, planning: map[string]bool{}, patiences: map[string]time.Duration{}}
 }
 
 // state returns the state of a pod, creating it if necessary; mu is held.
@@ -113,11 +115,29 @@ func (s *podStates) get(key string) *podState {
 	return s.state(key)
 }
 
-// clean removes pods without any state. Only the worker that has their keys may call it.
+// plans records that a worker has the keys of pods and may read their addresses from now on.
+func (s *podStates) plans(keys ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, key := range keys {
+		s.planning[key] = true
+	}
+}
+
+// isPlanning reports whether a worker has the key of a pod.
+func (s *podStates) isPlanning(key string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.planning[key]
+}
+
+// clean removes pods without any state, and records that the worker no longer has their keys. Only that worker
+// may call it.
 func (s *podStates) clean(keys ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, key := range keys {
+		delete(s.planning, key)
 		st := s.byKey[key]
 		if st != nil && st.uid == "" && st.left.IsZero() && st.former == (formerPod{}) && st.gate == (startGate{}) && len(st.waits) == 0 && st.port == nil {
 			delete(s.byKey, key)

@@ -75,9 +75,13 @@ type barrier struct {
 	stopped map[string]bool
 	changed chan struct{}
 	waits   int
+	asked   map[string]int
 }
 
 func (b *barrier) Wait(ctx context.Context, chassis string) error {
+	b.mu.Lock()
+	b.asked[chassis]++
+	b.mu.Unlock()
 	for {
 		b.mu.Lock()
 		stopped, changed := b.stopped[chassis] || b.stopped["all"], b.changed
@@ -132,8 +136,9 @@ type world struct {
 	pace    time.Duration   // how long it takes nodes to act on an EgressIP
 	faults  *fakeapi.Faults // of the API, or nil
 
-	localSNATs func() <-chan struct{} // as in Deps
-	measured   *metrics.Leader        // nil: nothing is measured
+	localSNATs func() <-chan struct{}          // as in Deps
+	onPass     func(c *Controller, pod string) // or nil
+	measured   *metrics.Leader                 // nil: nothing is measured
 
 	mu     sync.Mutex
 	frozen map[string]bool // nodes that do not act
@@ -143,7 +148,7 @@ type world struct {
 func newWorld(t testing.TB, objs ...runtime.Object) *world {
 	w := &world{t: t, kube: kubefake.NewClientset(), egress: egressfake.NewSimpleClientset(), nb: nbfake.New(),
 		health:  fakereach.New(),
-		barrier: &barrier{stopped: map[string]bool{}, changed: make(chan struct{})}, frozen: map[string]bool{}}
+		barrier: &barrier{stopped: map[string]bool{}, asked: map[string]int{}, changed: make(chan struct{})}, frozen: map[string]bool{}}
 	fakeapi.Strict(w.kube)
 	fakeapi.Strict(w.egress)
 	w.nb.AnyParent = true
@@ -228,6 +233,9 @@ func (w *world) start() {
 	c, err := New(deps)
 	if err != nil {
 		w.t.Fatal(err)
+	}
+	if w.onPass != nil {
+		c.OnPass(func(pod string) { w.onPass(c, pod) })
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	nodes := queue.New("nodes", func(ctx context.Context, key string) error { return w.act(ctx, c, key) })

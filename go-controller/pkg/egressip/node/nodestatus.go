@@ -49,10 +49,12 @@ func (c *Controller) nodeStatus(s state, on linkState) *v1.ProgrammedStatus {
 
 // patchNodeStatus sets this node's status entry; nil removes it. If the status has
 // changed since it was read, it is read again. If this changes the assignment of this node,
-// the entry would be wrong: nothing is written, since the event of that change is on its way.
+// the entry would be wrong. If it changes the addresses in the entry, nobody has checked whether this node has
+// really released those that would be removed. In both cases nothing is written, since the event of that change is on its way.
 func (c *Controller) patchNodeStatus(ctx context.Context, e *v1.EgressIP, status *v1.ProgrammedStatus) error {
 	client := c.deps.Client.EgressIPV1().EgressIPs()
 	uid, given := e.UID, egressip.ItemsOf(e.Status, c.deps.Node)
+	checked, _ := egressip.NodeStatusOf(e.Status, c.deps.Node)
 	for attempt := 1; ; attempt++ {
 		patch, err := NodeStatusPatch(e, c.deps.Node, status)
 		if patch == nil || err != nil {
@@ -76,13 +78,16 @@ func (c *Controller) patchNodeStatus(ctx context.Context, e *v1.EgressIP, status
 		if e.UID != uid || status != nil && !slices.Equal(given, egressip.ItemsOf(e.Status, c.deps.Node)) {
 			return nil
 		}
+		if now, _ := egressip.NodeStatusOf(e.Status, c.deps.Node); !slices.Equal(now.EgressIPs, checked.EgressIPs) {
+			return nil
+		}
 	}
 }
 
 // NodeStatusPatch returns the JSON patch that sets a node's status entry in the status of e, or
 // nil if it is already set. The API server rejects the patch if e has been replaced by another object,
-// if the items differ from those that the entry was computed for, or if the list index of
-// the entry belongs to another node.
+// if the items differ from those that the entry was computed for, if the list index of
+// the entry belongs to another node, or if the entry lists other addresses than in e.
 func NodeStatusPatch(e *v1.EgressIP, node string, status *v1.ProgrammedStatus) ([]byte, error) {
 	have, at := egressip.NodeStatusOf(e.Status, node)
 	ops := kube.JSONPatch{}.Test("/metadata/uid", e.UID)
@@ -95,14 +100,14 @@ func NodeStatusPatch(e *v1.EgressIP, node string, status *v1.ProgrammedStatus) (
 			place = "/status/programmed"
 			ops = ops.Test(place, e.Status.Programmed)
 		} else {
-			ops = ops.Test(place+"/node", node)
+			ops = ops.Test(place+"/node", node).Test(place+"/egressIPs", have.EgressIPs)
 		}
 		ops = ops.Remove(place)
 	default:
 		ops = ops.Test("/status/items", e.Status.Items)
 		switch {
 		case at >= 0:
-			ops = ops.Test(place+"/node", node).Replace(place, status)
+			ops = ops.Test(place+"/node", node).Test(place+"/egressIPs", have.EgressIPs).Replace(place, status)
 		case e.Status.Programmed != nil:
 			// The list that was read has no entry of this node; the current list may have one.
 			ops = ops.Test("/status/programmed", e.Status.Programmed).Add("/status/programmed/-", status)

@@ -4,12 +4,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 )
 
 // TestOvertaken: a node whose cache shows an assignment that has meanwhile moved to
@@ -102,5 +104,65 @@ func TestFormerWord(t *testing.T) {
 	w.saysEventually("next")
 	if got := w.gated(four); len(got) != 1 {
 		t.Error("goes on answering")
+	}
+}
+
+// TestFormerWordMeanwhile: the master lists a node as the former holder of an address just when that node is about to
+// change its status entry. The address stays listed until the node has released it.
+func TestFormerWordMeanwhile(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		err  error // of the node's first patch
+		give string
+		word string // its own entry before
+		want string // and its entry once it has released the address
+	}{
+		{"which adds an address", nil, more + " " + self, "", self + " " + more},
+		{"which adds an address, and fails", errBusy, more + " " + self, "", self + " " + more},
+		{"which goes", nil, more + " " + other, self + " " + more, ""},
+		{"which goes, and that fails", errBusy, more + " " + other, self + " " + more, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				others := other + " " + six
+				words := []string{others}
+				if c.word != "" {
+					words = append(words, c.word)
+				}
+				w := newWorld(t, object("former", []string{four}, []string{four + " " + self}, self+" "+four),
+					object("next", []string{four, more}, []string{c.give}, words...))
+				raced := false
+				w.api.PrependReactor("patch", "egressips", func(action clienttesting.Action) (bool, runtime.Object, error) {
+					if raced || action.(clienttesting.PatchAction).GetName() != "next" {
+						return false, nil, nil
+					}
+					raced = true
+					w.meanwhile("next", func(e *v1.EgressIP) {
+						give(e, c.give, four+" "+other)
+						former := v1.ProgrammedStatus{Node: self, EgressIPs: []string{four}}
+						e.Status.Programmed = append(e.Status.Programmed[:1:1], former)
+					})
+					return c.err != nil, nil, c.err
+				})
+				stop := w.start()
+				defer stop()
+				fakeapi.Settle()
+				if got := w.words("next"); !slices.Equal(got, []string{others, self + " " + four}) || !raced {
+					t.Errorf("says %q of what it holds", got)
+				}
+				if got := w.gated(four); len(got) != 0 {
+					t.Errorf("gated %v, though it holds it", got)
+				}
+				w.change("former", func(e *v1.EgressIP) { give(e) })
+				want := []string{others}
+				if c.want != "" {
+					want = append(want, c.want)
+				}
+				w.saysEventually("next", want...)
+				if got := w.gated(four); len(got) != 1 {
+					t.Error("goes on answering")
+				}
+			})
+		})
 	}
 }

@@ -3,6 +3,7 @@ package master
 import (
 	"cmp"
 	"context"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -37,6 +38,13 @@ type Egress interface {
 	// Attach applies the rows of a pod's port, whose owner is given, together with its own if it
 	// has any, and returns when they are written. The statistics may include other pods.
 	Attach(ctx context.Context, p *corev1.Pod, network topology.PodNetwork, owner nb.Owner, rows []nb.Row) (nb.Stats, error)
+	// Used returns, by pod, the addresses in its own rows, including those of deleted pods.
+	Used() map[string][]netip.Addr
+	// Uses reports whether any of the addresses is, or may be about to be, in its rows of a pod, "namespace/name", or of
+	// an earlier one of that name.
+	Uses(pod string, addrs []netip.Addr) bool
+	// OnPass registers a function that is called with a pod when Uses may have changed for it.
+	OnPass(f func(pod string))
 }
 
 // Writer writes rows and reports rows changed by others.
@@ -75,6 +83,8 @@ type Controller struct {
 	// replaced are, by key, the pods whose annotation was written but which the
 	// lister may not show yet.
 	replaced map[string]replaced
+	// used are the holders whose ports are removed but whose addresses Egress may still use.
+	used map[pod.Holder]bool
 }
 
 // New returns the controller. The caller starts the informers.
@@ -89,7 +99,10 @@ func New(d Deps) (*Controller, error) {
 		pods:     d.Pods.Informer().GetIndexer(),
 		alloc:    pod.NewAllocator(),
 		decoded:  decoded,
-		replaced: map[string]replaced{}, mirrorless: map[string]time.Time{},
+		replaced: map[string]replaced{}, mirrorless: map[string]time.Time{}, used: map[pod.Holder]bool{},
+	}
+	if d.Egress != nil {
+		d.Egress.OnPass(c.unused)
 	}
 	c.queue = queue.New("pod", c.reconcile)
 	if err := kube.IndexPodNodes(d.Pods.Informer()); err != nil {
@@ -130,12 +143,16 @@ func (c *Controller) Attempted() <-chan struct{} { return c.queue.Attempted() }
 // need a network and all owners of rows.
 func (c *Controller) seeds() []string {
 	owners := nb.Objects(c.Writer, pod.Feature)
-	stale := c.stalePorts(owners)
+	stale, used := c.stalePorts(owners), c.usedAddresses()
 	nodes, _ := c.nodes.List(labels.Everything()) // reads memory and cannot fail
 	for _, n := range nodes {
 		c.adopt(n.Name, stale...)
+		c.reserveUsed(n.Name, used)
 	}
 	keys := []string{}
+	for _, u := range used {
+		keys = append(keys, u.Key)
+	}
 	for _, obj := range c.pods.List() {
 		if p, ok := obj.(*corev1.Pod); ok && kube.NeedsNetwork(p) {
 			keys = append(keys, kube.PodKey(p))

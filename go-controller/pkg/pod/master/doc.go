@@ -12,7 +12,8 @@
 //
 // The order makes crashes harmless: the annotation, with the pending annotation of
 // an egress feature, is written before the port, since CNI ADD proceeds when it has
-// seen both; a port is deleted before its addresses are released.
+// seen both; a port is deleted before its addresses are released. They are released when Egress no
+// longer has rows with them, which would steer the traffic of the next pod that has them.
 //
 // Caller: pkg/app runs the Controller on the leader.
 package master

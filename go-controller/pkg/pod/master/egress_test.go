@@ -2,6 +2,8 @@ package master
 
 import (
 	"context"
+	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -22,6 +24,8 @@ type steering struct {
 
 	mu       sync.Mutex
 	attached []string
+	used     map[string][]netip.Addr
+	onPass   func(pod string)
 }
 
 func (s *steering) Pending(p *corev1.Pod) string {
@@ -35,7 +39,32 @@ func (s *steering) Attach(ctx context.Context, p *corev1.Pod, network topology.P
 	s.mu.Lock()
 	s.attached = append(s.attached, p.Name+" "+network.Addrs[0].String())
 	s.mu.Unlock()
+	defer s.onPass(kube.PodKey(p))
 	return s.writer.Apply(ctx, owner, rows)
+}
+
+func (s *steering) OnPass(f func(pod string)) { s.onPass = f }
+
+func (s *steering) Used() map[string][]netip.Addr {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.used)
+}
+
+func (s *steering) Uses(pod string, addrs []netip.Addr) bool {
+	used := s.Used()[pod]
+	return slices.ContainsFunc(addrs, func(a netip.Addr) bool { return slices.Contains(used, a) })
+}
+
+// use sets the addresses that are used for a pod.
+func (s *steering) use(pod string, addrs ...netip.Addr) {
+	s.mu.Lock()
+	if s.used == nil {
+		s.used = map[string][]netip.Addr{}
+	}
+	s.used[pod] = addrs
+	s.mu.Unlock()
+	s.onPass(pod)
 }
 
 // A pod that an egress feature has gets the pending annotation together with its addresses, in one

@@ -35,7 +35,8 @@ func (c *Controller) reconcilePod(ctx context.Context, key string) error {
 		return c.deletePod(ctx, pod.Holder{Key: key})
 	}
 	// An earlier pod of the same name, as with a StatefulSet, is removed
-	// first: the port of the new one must not inherit state of the old one.
+	// first: the port of the new one must not inherit state of the old one. Egress may
+	// use its addresses for longer.
 	if len(c.alloc.Others(holder(p))) > 0 {
 		if err := c.deletePod(ctx, holder(p)); err != nil {
 			return err
@@ -97,12 +98,17 @@ func (c *Controller) unmark(ctx context.Context, p *corev1.Pod) error {
 }
 
 // deletePod deletes the rows of a pod and then releases everything that its incarnations
-// other than except hold.
+// other than except hold, or as soon as Egress no longer uses their addresses.
 func (c *Controller) deletePod(ctx context.Context, except pod.Holder) error {
-	if err := c.deleteRows(ctx, except.Key, ""); err != nil {
-		return err
+	if !c.portRemoved(except) {
+		if err := c.deleteRows(ctx, except.Key, ""); err != nil {
+			return err
+		}
 	}
 	for _, h := range c.alloc.Others(except) {
+		if c.uses(h) {
+			continue
+		}
 		c.forget(h)
 		c.queue.Enqueue(c.alloc.Release(h)...)
 		klog.V(2).InfoS("Released addresses of pod", "pod", h.Key, "uid", h.UID)
