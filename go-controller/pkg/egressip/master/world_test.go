@@ -140,7 +140,7 @@ type world struct {
 }
 
 func newWorld(t testing.TB, objs ...runtime.Object) *world {
-	w := &world{t: t, kube: kubefake.NewClientset(), egress: egressfake.NewSimpleClientset(), nb: nbfake.New(),
+	w := &world{t: t, kube: fakeapi.NewClientset(), egress: egressfake.NewSimpleClientset(), nb: nbfake.New(),
 		health:  fakereach.New(),
 		barrier: &barrier{stopped: map[string]bool{}, changed: make(chan struct{})}, frozen: map[string]bool{}}
 	fakeapi.Strict(w.kube)
