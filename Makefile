@@ -17,10 +17,11 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo deve
 COMMIT := $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X $(VERSION_PACKAGE).Version=$(VERSION) -X $(VERSION_PACKAGE).Commit=$(COMMIT)
 
-# Everything compiled without the race detector uses the same settings, so that
-# linter and tests share packages in the build cache. What is in the image does not depend on
-# the directory of the repository: -trimpath.
+# Everything compiled without the race detector uses the same settings, so that what is in the image,
+# linter, generators and tests share packages in the build cache. Nothing of it depends on the directory of the
+# repository (-trimpath), so that the copy of it that "make verify" makes shares them, too.
 export CGO_ENABLED := 0
+export GOFLAGS := $(strip $(filter-out -trimpath,$(shell go env GOFLAGS)) -trimpath)
 
 KIN := $(BIN)/kin
 CLUSTER ?= kin

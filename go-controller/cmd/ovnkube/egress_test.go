@@ -29,6 +29,7 @@ import (
 	servicefake "github.com/ovnkube/ovnkube/go-controller/pkg/generated/clientset/versioned/fake"
 	ipfake "github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/clientset/versioned/fake"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/health/reachability"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/metadatatest"
 )
 
@@ -129,7 +130,7 @@ func TestEgressExitStatuses(t *testing.T) {
 		{"no command", nil, nil, 2, "", "a command is missing"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			status, out, errs := askEgress(t, fake.NewClientset(egressCluster()...), tc.ips, tc.args...)
+			status, out, errs := askEgress(t, fakeapi.NewClientset(egressCluster()...), tc.ips, tc.args...)
 			if status != tc.status || !strings.Contains(out, tc.out) || !strings.Contains(errs, tc.error) || (errs == "") != (tc.error == "") {
 				t.Errorf("status %d, want %d; output:\n%s\nerrors: %s\nwant %q and %q", status, tc.status, out, errs, tc.out, tc.error)
 			}
@@ -138,7 +139,7 @@ func TestEgressExitStatuses(t *testing.T) {
 }
 
 func TestEgressJSON(t *testing.T) {
-	_, out, _ := askEgress(t, fake.NewClientset(egressCluster()...), nil, "explain", "pod", "prod/web", "-o", "json")
+	_, out, _ := askEgress(t, fakeapi.NewClientset(egressCluster()...), nil, "explain", "pod", "prod/web", "-o", "json")
 	var p explain.Pod
 	if err := json.Unmarshal([]byte(out), &p); err != nil || p.APIVersion != explain.APIVersion || p.Kind != "PodExplanation" || !p.InPlace || len(p.Families) != 1 {
 		t.Errorf("%v, decoded %+v from:\n%s", err, p, out)
@@ -152,13 +153,13 @@ func TestEgressServerRefuses(t *testing.T) {
 			return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", errors.New("no rule"))
 		}
 	}
-	kube := fake.NewClientset(egressCluster()...)
+	kube := fakeapi.NewClientset(egressCluster()...)
 	kube.PrependReactor("list", "pods", forbid("pods"))
 	status, out, errs := askEgress(t, kube, nil, "explain", "pod", "prod/web")
 	if status != 2 || out != "" || !strings.Contains(errs, "you may not list pods: have the ClusterRole egress-reader bound to you") {
 		t.Errorf("status %d, %q, %q", status, out, errs)
 	}
-	kube = fake.NewClientset(egressCluster()...)
+	kube = fakeapi.NewClientset(egressCluster()...)
 	kube.PrependReactor("list", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, errors.New("connection refused")
 	})
@@ -166,7 +167,7 @@ func TestEgressServerRefuses(t *testing.T) {
 		t.Errorf("status %d, %q", status, errs)
 	}
 	// Data that only improves the answer may be forbidden.
-	kube = fake.NewClientset(egressCluster()...)
+	kube = fakeapi.NewClientset(egressCluster()...)
 	kube.PrependReactor("get", "configmaps", forbid("configmaps"))
 	kube.PrependReactor("get", "leases", forbid("leases"))
 	status, out, errs = askEgress(t, kube, nil, "explain", "pod", "prod/web")
@@ -195,7 +196,7 @@ func TestEgressReachability(t *testing.T) {
 				objects = append(objects, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ovn-kubernetes", Name: reachability.ConfigMap},
 					Data: map[string]string{reachability.Key: tc.published}})
 			}
-			kube := fake.NewClientset(objects...)
+			kube := fakeapi.NewClientset(objects...)
 			kube.PrependReactor("get", "configmaps", func(a clienttesting.Action) (bool, runtime.Object, error) {
 				name := a.(clienttesting.GetAction).GetName()
 				return tc.forbidden && name == reachability.ConfigMap, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, name, errors.New("no rule"))
@@ -212,7 +213,7 @@ func TestEgressReachability(t *testing.T) {
 func TestEgressMasterDown(t *testing.T) {
 	objects := egressCluster()
 	objects[5].(*coordinationv1.Lease).Spec.RenewTime.Time = egressTime.Add(-2 * time.Hour)
-	status, out, _ := askEgress(t, fake.NewClientset(objects...), nil, "explain", "pod", "prod/web")
+	status, out, _ := askEgress(t, fakeapi.NewClientset(objects...), nil, "explain", "pod", "prod/web")
 	if status != 1 || !strings.Contains(out, "! master MasterSilent") || !strings.Contains(out, "the master renewed its lease 2h0m0s before") {
 		t.Errorf("status %d:\n%s", status, out)
 	}
@@ -220,7 +221,7 @@ func TestEgressMasterDown(t *testing.T) {
 
 // A watch answers when something has changed, and continues while the API server does not answer.
 func TestEgressWatch(t *testing.T) {
-	kube, ips := fake.NewClientset(egressCluster()...), ipfake.NewSimpleClientset()
+	kube, ips := fakeapi.NewClientset(egressCluster()...), ipfake.NewSimpleClientset()
 	down := false
 	kube.PrependReactor("list", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return down, nil, errors.New("connection refused")
@@ -270,7 +271,7 @@ func TestEgressWatchEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var stdout, stderr bytes.Buffer
 	e := &egress{out: &stdout, now: func() time.Time { return egressTime }, connect: func(string, string) (reader.Clients, error) {
-		return reader.Clients{Kube: fake.NewClientset(egressCluster()...), IPs: ipfake.NewSimpleClientset(anEgressIP()),
+		return reader.Clients{Kube: fakeapi.NewClientset(egressCluster()...), IPs: ipfake.NewSimpleClientset(anEgressIP()),
 			Services: servicefake.NewSimpleClientset(), Routes: routefake.NewSimpleClientset()}, nil
 	}, wait: func(ctx context.Context, d time.Duration) bool {
 		cancel()
@@ -309,7 +310,7 @@ func TestEgressReader(t *testing.T) {
 		{"explain", "pod", "prod/web"}, {"explain", "egressip", "prod"}, {"explain", "service", "prod/lb"}, {"explain", "address", "172.18.0.33"},
 		{"explain", "node", "n1"}, {"status"}, {"serve"},
 	} {
-		kube, ips := fake.NewClientset(egressCluster()...), ipfake.NewSimpleClientset(anEgressIP())
+		kube, ips := fakeapi.NewClientset(egressCluster()...), ipfake.NewSimpleClientset(anEgressIP())
 		services, routes := servicefake.NewSimpleClientset(), routefake.NewSimpleClientset()
 		var stdout, stderr bytes.Buffer
 		e := &egress{out: &stdout, now: func() time.Time { return egressTime }, connect: func(string, string) (reader.Clients, error) {
@@ -371,7 +372,7 @@ func TestEgressMissingKinds(t *testing.T) {
 				m.Data["ovnkube.conf"] = tc.conf
 			}
 		}
-		kube, ips, services, routes := fake.NewClientset(objects...), ipfake.NewSimpleClientset(), servicefake.NewSimpleClientset(), routefake.NewSimpleClientset()
+		kube, ips, services, routes := fakeapi.NewClientset(objects...), ipfake.NewSimpleClientset(), servicefake.NewSimpleClientset(), routefake.NewSimpleClientset()
 		for _, f := range []*clienttesting.Fake{&ips.Fake, &services.Fake, &routes.Fake} {
 			f.PrependReactor("list", tc.missing, none(tc.missing))
 		}

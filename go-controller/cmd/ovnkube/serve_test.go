@@ -23,6 +23,7 @@ import (
 	routefake "github.com/ovnkube/ovnkube/go-controller/pkg/generated/adminpolicybasedroute/clientset/versioned/fake"
 	servicefake "github.com/ovnkube/ovnkube/go-controller/pkg/generated/clientset/versioned/fake"
 	ipfake "github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/clientset/versioned/fake"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 )
 
 // served is a served page.
@@ -82,7 +83,7 @@ func TestServe(t *testing.T) {
 		&corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "prod.2"}, Source: corev1.EventSource{Component: "somebody"},
 			InvolvedObject: corev1.ObjectReference{Kind: "EgressIP", Name: "prod"}, Reason: "Lie", LastTimestamp: metav1.NewTime(egressTime)},
 	}
-	kube := fake.NewClientset(append(egressCluster(), events...)...)
+	kube := fakeapi.NewClientset(append(egressCluster(), events...)...)
 	s := serveEgress(t, kube)
 	mine := func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+s.token) }
 	for _, tc := range []struct {
@@ -110,7 +111,7 @@ func TestServe(t *testing.T) {
 }
 
 func TestServeWithoutRights(t *testing.T) {
-	kube := fake.NewClientset(egressCluster()...)
+	kube := fakeapi.NewClientset(egressCluster()...)
 	forbid := func(resource string) {
 		kube.PrependReactor("list", resource, func(clienttesting.Action) (bool, runtime.Object, error) {
 			return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", nil)
@@ -137,7 +138,7 @@ func TestServeIsAskedWrongly(t *testing.T) {
 		{"--listen=0.0.0.0:0", "no loopback address"}, {"--listen=192.0.2.1:80", "no loopback address"}, {"--listen=localhost:80", "no loopback address"},
 		{"--listen=[::]:0", "no loopback address"}, {"--interval=1ms", "too short"}, {"page", "unexpected argument"}, {"--output=json", "unknown flag"},
 	} {
-		if status, _, errs := askEgress(t, fake.NewClientset(), nil, "serve", tc.arg); status != 2 || !strings.Contains(errs, tc.want) {
+		if status, _, errs := askEgress(t, fakeapi.NewClientset(), nil, "serve", tc.arg); status != 2 || !strings.Contains(errs, tc.want) {
 			t.Errorf("%s: exit status %d: %s", tc.arg, status, errs)
 		}
 	}

@@ -34,6 +34,7 @@ import (
 	servicefake "github.com/ovnkube/ovnkube/go-controller/pkg/generated/clientset/versioned/fake"
 	ipfake "github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/clientset/versioned/fake"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/metadatatest"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/trace"
@@ -69,7 +70,7 @@ func traceCluster(t *testing.T, f http.HandlerFunc, objects ...runtime.Object) (
 	if err != nil {
 		t.Fatal(err)
 	}
-	kube := fake.NewClientset(objects...)
+	kube := fakeapi.NewClientset(objects...)
 	kube.PrependReactor("create", "serviceaccounts", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		r := a.(clienttesting.CreateAction).GetObject().(*authenticationv1.TokenRequest).DeepCopy()
 		r.Status.Token = a.(clienttesting.CreateActionImpl).Name + " for " + strings.Join(r.Spec.Audiences, ",")
@@ -83,7 +84,7 @@ func askTrace(t *testing.T, kube kubernetes.Interface, args ...string) (status i
 	var stdout, stderr bytes.Buffer
 	e := &egress{out: &stdout, now: func() time.Time { return egressTime }, wait: wait, connect: func(string, string) (reader.Clients, error) {
 		return reader.Clients{Kube: kube, IPs: ipfake.NewSimpleClientset(), Services: servicefake.NewSimpleClientset(), Routes: routefake.NewSimpleClientset(),
-			Metadata: metadatatest.Pods(t, fake.NewClientset())}, nil
+			Metadata: metadatatest.Pods(t, fakeapi.NewClientset())}, nil
 	}}
 	status = e.run(t.Context(), append([]string{"trace"}, args...), &stderr)
 	return status, stdout.String(), stderr.String()

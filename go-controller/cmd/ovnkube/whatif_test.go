@@ -10,12 +10,12 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/explain/reader"
 	routefake "github.com/ovnkube/ovnkube/go-controller/pkg/generated/adminpolicybasedroute/clientset/versioned/fake"
 	servicefake "github.com/ovnkube/ovnkube/go-controller/pkg/generated/clientset/versioned/fake"
 	ipfake "github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/clientset/versioned/fake"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 )
 
 const anEgressIPFile = `
@@ -34,7 +34,7 @@ func askWhatIf(t *testing.T, stdin string, args ...string) (status int, out, err
 	cluster := egressCluster()
 	var stdout, stderr bytes.Buffer
 	e := &egress{in: strings.NewReader(stdin), out: &stdout, now: func() time.Time { return egressTime }, connect: func(string, string) (reader.Clients, error) {
-		return reader.Clients{Kube: fake.NewClientset(cluster...), IPs: ipfake.NewSimpleClientset([]runtime.Object{anEgressIP()}...),
+		return reader.Clients{Kube: fakeapi.NewClientset(cluster...), IPs: ipfake.NewSimpleClientset([]runtime.Object{anEgressIP()}...),
 			Services: servicefake.NewSimpleClientset(), Routes: routefake.NewSimpleClientset()}, nil
 	}}
 	status = e.run(t.Context(), append([]string{"what-if"}, args...), &stderr)

@@ -14,12 +14,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/config"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/metrics"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/version"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
 )
@@ -48,7 +48,7 @@ func holder(t *testing.T, cs kubernetes.Interface) string {
 // TestLeaseIsGivenBackAfterWork: the lease is held until work has returned, and released
 // immediately afterwards.
 func TestLeaseIsGivenBackAfterWork(t *testing.T) {
-	cs := fake.NewClientset()
+	cs := fakeapi.NewClientset()
 	ctx, cancel := context.WithCancel(context.Background())
 	working, stopping, mayStop := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	ended := make(chan error, 1)
@@ -77,7 +77,7 @@ func TestLeaseIsGivenBackAfterWork(t *testing.T) {
 }
 
 func TestErrorOfWorkFreesTheLease(t *testing.T) {
-	cs := fake.NewClientset()
+	cs := fakeapi.NewClientset()
 	broken := errors.New("broken")
 	if err := lead(context.Background(), testEnv(cs), "n1", func(context.Context) error { return broken }); !errors.Is(err, broken) {
 		t.Errorf("lead: %v", err)
@@ -88,7 +88,7 @@ func TestErrorOfWorkFreesTheLease(t *testing.T) {
 }
 
 func TestLostLeaseEndsTheMaster(t *testing.T) {
-	cs := fake.NewClientset()
+	cs := fakeapi.NewClientset()
 	var stolen atomic.Bool
 	cs.PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
 		if stolen.Load() {
@@ -117,7 +117,7 @@ func TestLostLeaseEndsTheMaster(t *testing.T) {
 // TestStandby: a waiting master does nothing, takes over when the leader leaves, and ends cleanly
 // while it waits.
 func TestStandby(t *testing.T) {
-	cs := fake.NewClientset()
+	cs := fakeapi.NewClientset()
 	order := make(chan string, 4)
 	start := func(ctx context.Context, name string) <-chan error {
 		ended := make(chan error, 1)
@@ -168,7 +168,7 @@ func TestStandby(t *testing.T) {
 // TestNamespaceOfTheLeaseIsMade: a real API server rejects a lease in a namespace that does not
 // exist.
 func TestNamespaceOfTheLeaseIsMade(t *testing.T) {
-	cs := fake.NewClientset()
+	cs := fakeapi.NewClientset()
 	var made atomic.Bool // reactors must not call the client they serve
 	cs.PrependReactor("create", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
 		made.Store(true)

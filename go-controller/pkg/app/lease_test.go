@@ -11,18 +11,18 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/config"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 )
 
 // TestOwnLeaseIsTakenAtOnce: a master that was killed does not wait for a lease that it held
 // itself.
 func TestOwnLeaseIsTakenAtOnce(t *testing.T) {
 	now := metav1.NowMicro()
-	cs := fake.NewClientset(&coordinationv1.Lease{
+	cs := fakeapi.NewClientset(&coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: leaseName},
 		Spec: coordinationv1.LeaseSpec{HolderIdentity: new("n1"), LeaseDurationSeconds: new(int32(3600)),
 			AcquireTime: &now, RenewTime: &now},
@@ -48,7 +48,7 @@ func TestOwnLeaseIsTakenAtOnce(t *testing.T) {
 // TestLeaderThatSeesAnotherStops: a leader that was suspended for longer than its lease finds that
 // another one holds it, and does not wait for its deadline.
 func TestLeaderThatSeesAnotherStops(t *testing.T) {
-	cs := fake.NewClientset()
+	cs := fakeapi.NewClientset()
 	env := testEnv(cs)
 	env.Config.MasterHA = config.LeaderElection{LeaseDuration: 2 * time.Hour, RenewDeadline: time.Hour, RetryPeriod: 100 * time.Millisecond}
 	var taken atomic.Bool

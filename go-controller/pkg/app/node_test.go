@@ -12,7 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/cni"
@@ -21,6 +20,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/watch"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/ovsdb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/ovsdbtest"
 )
@@ -105,7 +105,7 @@ func clusterEnv(t *testing.T) *Env {
 	if err != nil {
 		t.Fatal(err)
 	}
-	env := testEnv(fake.NewClientset())
+	env := testEnv(fakeapi.NewClientset())
 	env.Config, env.REST = cfg, &rest.Config{Host: "http://127.0.0.1:1"}
 	return env
 }

@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/explain/reader"
@@ -21,12 +20,13 @@ import (
 	servicefake "github.com/ovnkube/ovnkube/go-controller/pkg/generated/clientset/versioned/fake"
 	ipfake "github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/clientset/versioned/fake"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/health/reachability"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 )
 
 // TestPageOfMaster: the API server decides who sees the page; nobody does without a token, with an
 // unknown one, without permission, or while the API server does not answer.
 func TestPageOfMaster(t *testing.T) {
-	kube := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-1"}})
+	kube := fakeapi.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-1"}})
 	var down error
 	kube.PrependReactor("create", "tokenreviews", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		review := a.(clienttesting.CreateAction).GetObject().(*authenticationv1.TokenReview).DeepCopy()
@@ -76,7 +76,7 @@ func TestPageOfMaster(t *testing.T) {
 }
 
 func TestNoPage(t *testing.T) {
-	if s, err := pageServer(testEnv(fake.NewClientset())); s != nil || err != nil {
+	if s, err := pageServer(testEnv(fakeapi.NewClientset())); s != nil || err != nil {
 		t.Errorf("it is served: %v, %v", s, err)
 	}
 }

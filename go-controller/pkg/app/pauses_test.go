@@ -26,6 +26,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/pod"
 	podmaster "github.com/ovnkube/ovnkube/go-controller/pkg/pod/master"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/ovsdbtest"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/seeds"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
@@ -65,7 +66,7 @@ func givesAddresses() error {
 	if err != nil {
 		return err
 	}
-	cs := fake.NewClientset(pausedNode())
+	cs := fakeapi.NewClientset(pausedNode())
 	if err := podsOf(ctx, cs, dir, nil); err != nil {
 		return err
 	}

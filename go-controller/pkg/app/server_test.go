@@ -19,10 +19,9 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/client-go/kubernetes/fake"
-
 	"github.com/ovnkube/ovnkube/go-controller/pkg/config"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 )
 
 // start serves cfg until the test ends and returns the address of each listener.
@@ -64,7 +63,7 @@ func get(t *testing.T, client *http.Client, url string) (int, string) {
 }
 
 func TestServer(t *testing.T) {
-	env := testEnv(fake.NewClientset())
+	env := testEnv(fakeapi.NewClientset())
 	env.Metrics.Checks(env.Ready.Results)
 	open := env.Ready.Gate("node")
 	broken := errors.New("no answer")

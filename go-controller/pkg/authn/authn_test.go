@@ -18,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 )
 
 // apiServer knows tokens, by audience, and who may trace nodes.
@@ -32,7 +34,7 @@ type apiServer struct {
 }
 
 func newAPIServer() *apiServer {
-	s := &apiServer{Clientset: fake.NewClientset(), users: map[string]string{"t-ann": "ann", "t-bob": "bob"}, audience: "trace/node1",
+	s := &apiServer{Clientset: fakeapi.NewClientset(), users: map[string]string{"t-ann": "ann", "t-bob": "bob"}, audience: "trace/node1",
 		may: map[string]string{"ann": "get"}}
 	s.PrependReactor("create", "tokenreviews", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		review := a.(clienttesting.CreateAction).GetObject().(*authenticationv1.TokenReview).DeepCopy()

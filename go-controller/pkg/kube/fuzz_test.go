@@ -10,11 +10,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/panics"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
@@ -32,7 +32,7 @@ func FuzzObjects(f *testing.F) {
 		}
 		f.Add(text)
 	}
-	core := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
+	core := informers.NewSharedInformerFactory(fakeapi.NewClientset(), 0)
 	pods, slicesInf := core.Core().V1().Pods().Informer(), core.Discovery().V1().EndpointSlices().Informer()
 	for _, err := range []error{kube.IndexPods(pods), kube.IndexPodLabels(pods), kube.IndexSlices(slicesInf), kube.IndexSliceAddresses(slicesInf)} {
 		if err != nil {

@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 )
@@ -18,7 +17,7 @@ func TestIndexThatPanics(t *testing.T) {
 	pod := func(name string) *corev1.Pod {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
 	}
-	cs := fake.NewClientset(pod("a"), pod("odd"), pod("z"))
+	cs := fakeapi.NewClientset(pod("a"), pod("odd"), pod("z"))
 	factory := informers.NewSharedInformerFactory(cs, 0)
 	inf := factory.Core().V1().Pods().Informer()
 	for range 2 { // by two packages

@@ -5,13 +5,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 )
 
 func TestMemo(t *testing.T) {
-	cs := fake.NewClientset()
+	cs := fakeapi.NewClientset()
 	factory := NewInformers(cs)
 	calls := 0
 	m, err := NewMemo(factory.Core().V1().Nodes().Informer(), func(n *corev1.Node) string {

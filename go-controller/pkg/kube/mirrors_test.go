@@ -34,7 +34,7 @@ func mirror(name, uid string) *corev1.Pod {
 // pod is running.
 func TestMadeUpMirrorsDoNotStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWatched(t, fake.NewClientset())
+		w := newWatched(t, fakeapi.NewClientset())
 		madeUp, again := mirror("x", "u1"), mirror("static", "u3")
 		madeUp.Status.StartTime, again.Status.StartTime = nil, nil
 		w.create(madeUp)
@@ -113,7 +113,7 @@ func (w *watched) remove(name string) {
 // is recreated in time, and a delayed one if it is not.
 func TestMirrorIsMadeAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWatched(t, fake.NewClientset(mirror("static", "u1")))
+		w := newWatched(t, fakeapi.NewClientset(mirror("static", "u1")))
 		w.tells("at the start", "add static u1")
 		w.remove("static")
 		<-time.After(MirrorGrace - time.Second)
@@ -152,7 +152,7 @@ func TestMirrorIsMadeAnew(t *testing.T) {
 // watch and in a list, until the kubelet reports a new one; the mirror pod of another pod does not.
 func TestNextMirrorHasTheStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWatched(t, fake.NewClientset())
+		w := newWatched(t, fakeapi.NewClientset())
 		first, next, changed, other := mirror("static", "u1"), mirror("static", "u2"), mirror("static", "u2"), mirror("static", "u3")
 		first.Status.PodIPs = []corev1.PodIP{{IP: "10.244.0.9"}, {IP: "fd00:10:244:1::9"}}
 		next.Status, other.Status = corev1.PodStatus{}, corev1.PodStatus{}
@@ -194,7 +194,7 @@ func TestNextMirrorHasTheStatus(t *testing.T) {
 // pod that is finished.
 func TestOnlyStaticPodsStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWatched(t, fake.NewClientset())
+		w := newWatched(t, fakeapi.NewClientset())
 		plain, ended, failed := mirror("plain", "u1"), mirror("ended", "u2"), mirror("failed", "u3")
 		plain.Annotations, ended.Status.Phase, failed.Status.Phase = nil, corev1.PodSucceeded, corev1.PodFailed
 		for _, p := range []*corev1.Pod{plain, ended, failed} {

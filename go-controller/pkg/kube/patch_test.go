@@ -5,7 +5,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 )
 
 // TestRemoveNodeCondition: only a condition with one of our reasons is removed.
@@ -14,7 +15,7 @@ func TestRemoveNodeCondition(t *testing.T) {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
 			{Type: corev1.NodeReady, Reason: "Ours"}, {Type: corev1.NodeNetworkUnavailable, Reason: reason},
 		}}}
-		cs := fake.NewClientset(node)
+		cs := fakeapi.NewClientset(node)
 		if err := RemoveNodeCondition(t.Context(), cs, node, corev1.NodeNetworkUnavailable, "Ours", "OursToo"); err != nil {
 			t.Fatal(err)
 		}

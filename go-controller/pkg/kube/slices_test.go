@@ -9,15 +9,15 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 )
 
 // TestServicesAt: Services are found by the addresses of their endpoints, in one namespace or in
 // all, with an index that has one entry for each address.
 func TestServicesAt(t *testing.T) {
-	inf := informers.NewSharedInformerFactory(fake.NewClientset(), 0).Discovery().V1().EndpointSlices().Informer()
+	inf := informers.NewSharedInformerFactory(fakeapi.NewClientset(), 0).Discovery().V1().EndpointSlices().Informer()
 	if err := kube.IndexSliceAddresses(inf); err != nil {
 		t.Fatal(err)
 	}

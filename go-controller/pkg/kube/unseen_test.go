@@ -5,14 +5,15 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 )
 
 func TestUnseen(t *testing.T) {
 	node := func(version string) *corev1.Node {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u", ResourceVersion: version}}
 	}
-	cs := fake.NewClientset(node("1"))
+	cs := fakeapi.NewClientset(node("1"))
 	var u Unseen
 	write := func() {
 		t.Helper()

@@ -30,7 +30,7 @@ type api struct {
 }
 
 func newAPI(t *testing.T, owns []string, nodes ...*corev1.Node) *api {
-	a := &api{t: t, cs: fake.NewClientset(), seen: map[string]int{}}
+	a := &api{t: t, cs: fakeapi.NewClientset(), seen: map[string]int{}}
 	for _, n := range nodes {
 		if _, err := a.cs.CoreV1().Nodes().Create(t.Context(), n, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)

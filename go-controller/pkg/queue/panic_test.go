@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/panics"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
@@ -65,7 +64,7 @@ func TestPanicOfABatch(t *testing.T) {
 
 // TestPanicOfWatch: a function panics while computing the keys of an event.
 func TestPanicOfWatch(t *testing.T) {
-	cs := fake.NewClientset(
+	cs := fakeapi.NewClientset(
 		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "odd"}},
 		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "fine"}})
 	factory := informers.NewSharedInformerFactory(cs, 0)

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
@@ -36,7 +35,7 @@ func TestWaitsOfTheStart(t *testing.T) {
 			}
 			return nil
 		})
-		cs := fake.NewClientset()
+		cs := fakeapi.NewClientset()
 		factory := informers.NewSharedInformerFactory(cs, fakeapi.NoResync)
 		if err := c.Watch(factory.Core().V1().Pods().Informer(), func(_, _ any) []string { return nil }); err != nil {
 			t.Fatal(err)

@@ -22,6 +22,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/ovsdbtest"
 )
 
@@ -122,7 +123,7 @@ func newCluster(t *testing.T) *cluster {
 	clients := ovsdbtest.FreePort(t)
 	c := &cluster{t: t, dir: t.TempDir(), servers: map[int]*exec.Cmd{}, port: port}
 	c.members = members(t, fmt.Sprintf("tcp:127.0.0.1:%[1]s,tcp:127.0.0.2:%[1]s,tcp:127.0.0.3:%[1]s", clients))
-	c.client = fake.NewClientset(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ovn-kubernetes", Name: "ovn-databases"}})
+	c.client = fakeapi.NewClientset(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ovn-kubernetes", Name: "ovn-databases"}})
 	return c
 }
 

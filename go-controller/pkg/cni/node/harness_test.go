@@ -67,7 +67,7 @@ func newLabNotReady(t *testing.T) *lab {
 	t.Cleanup(cancel)
 	l.db = ovs.New(ctx, l.vs.Endpoint())
 	l.controller(ctx)
-	l.kube = fake.NewClientset()
+	l.kube = fakeapi.NewClientset()
 	l.bindings = newFakePorts()
 	l.pods = informers.NewSharedInformerFactory(l.kube, 0)
 	var err error

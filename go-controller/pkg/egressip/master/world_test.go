@@ -146,7 +146,7 @@ type world struct {
 }
 
 func newWorld(t testing.TB, objs ...runtime.Object) *world {
-	w := &world{t: t, kube: kubefake.NewClientset(), egress: egressfake.NewSimpleClientset(), nb: nbfake.New(),
+	w := &world{t: t, kube: fakeapi.NewClientset(), egress: egressfake.NewSimpleClientset(), nb: nbfake.New(),
 		health:  fakereach.New(),
 		barrier: &barrier{stopped: map[string]bool{}, asked: map[string]int{}, changed: make(chan struct{})}, frozen: map[string]bool{}}
 	fakeapi.Strict(w.kube)

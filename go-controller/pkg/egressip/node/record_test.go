@@ -8,16 +8,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 )
 
 // TestRecordOfEarlierProcess: an address that an earlier process left stays in the record until it has been removed from
 // the host, whatever else is recorded and removed meanwhile.
 func TestRecordOfEarlierProcess(t *testing.T) {
 	left, next, wanted := netip.MustParseAddr("10.10.10.5"), netip.MustParseAddr("fd10::6"), netip.MustParseAddr("10.10.10.7")
-	client := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: self, Annotations: map[string]string{
+	client := fakeapi.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: self, Annotations: map[string]string{
 		kube.AnnotationEgressIPAddresses: kube.FormatEgressIPAddresses([]netip.Addr{left, wanted})}}})
 	factory := informers.NewSharedInformerFactory(client, 0)
 	nodes := factory.Core().V1().Nodes()

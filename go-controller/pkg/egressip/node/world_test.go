@@ -83,7 +83,7 @@ type world struct {
 }
 
 func newWorld(t *testing.T, objects ...runtime.Object) *world {
-	w := &world{t: t, kube: kubefake.NewClientset(node()), api: egressipfake.NewSimpleClientset(objects...), ready: make(chan struct{}), ovn: newTranslating(), ports: map[string]topology.PodAddresses{}}
+	w := &world{t: t, kube: fakeapi.NewClientset(node()), api: egressipfake.NewSimpleClientset(objects...), ready: make(chan struct{}), ovn: newTranslating(), ports: map[string]topology.PodAddresses{}}
 	fakeapi.Strict(w.kube)
 	fakeapi.Strict(w.api)
 	w.addrs = hostfake.NewKernel(map[host.Address]host.AddressUse{})

@@ -85,7 +85,7 @@ type world struct {
 }
 
 func newWorld(t *testing.T, objs ...runtime.Object) *world {
-	w := &world{t: t, kube: kubefake.NewClientset(), egress: egressfake.NewSimpleClientset(), nb: nbfake.New(),
+	w := &world{t: t, kube: fakeapi.NewClientset(), egress: egressfake.NewSimpleClientset(), nb: nbfake.New(),
 		given:  func(string, types.UID) []netip.Addr { return nil },
 		health: fakereach.New()}
 	fakeapi.Strict(w.kube)

@@ -144,7 +144,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	w := &world{t: t, egress: egressfake.NewSimpleClientset(egress("demo-svc", "")),
-		kube: kubefake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "ovn-worker2"}}, service("demo-svc", "5.5.5.5", "5555:5555:5555:5555:5555:5555:5555:5555"),
+		kube: fakeapi.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "ovn-worker2"}}, service("demo-svc", "5.5.5.5", "5555:5555:5555:5555:5555:5555:5555:5555"),
 			slice("demo-svc", "10.244.0.5", "10.244.2.7", "fd00:10:244:1::5", "fd00:10:244:3::7"),
 			pod("default", "a", "ovn-worker", "10.244.0.5", "fd00:10:244:1::5"), pod("default", "b", "ovn-control-plane", "10.244.2.7", "fd00:10:244:3::7"),
 			pod("default", "c", "ovn-worker", "10.244.0.3"), pod("default", "d", "ovn-worker2", "10.244.1.6"),

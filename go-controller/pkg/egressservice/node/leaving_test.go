@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"k8s.io/client-go/informers"
-	kubefake "k8s.io/client-go/kubernetes/fake"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice/snapshot"
@@ -20,6 +19,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/informers/externalversions"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/hostfake"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
@@ -54,7 +54,7 @@ func newBareHost(t *testing.T) bareHost {
 		chains:      &chains{Chains: hostfake.NewChains(egressservice.Chains(topology.Families))},
 		connections: &flushes{kernel: kernel{open: map[[2]netip.Addr]bool{}}},
 	}
-	core, egress := informers.NewSharedInformerFactory(kubefake.NewClientset(), 0), egressfake.NewSimpleClientset()
+	core, egress := informers.NewSharedInformerFactory(fakeapi.NewClientset(), 0), egressfake.NewSimpleClientset()
 	c, err := New(Deps{
 		Node: "n1", Egress: egress, Chains: h.chains, Tables: h.connections, Flush: h.connections.flush, ClusterSubnets: cluster,
 		IPRules: host.NewSet("ip rules", hostfake.NewKernel(map[host.IPRule]struct{}{}), func(struct{}, struct{}) bool { return true }),

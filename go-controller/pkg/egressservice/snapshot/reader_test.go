@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/informers"
-	kubefake "k8s.io/client-go/kubernetes/fake"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
 	egressfake "github.com/ovnkube/ovnkube/go-controller/pkg/generated/clientset/versioned/fake"
@@ -69,7 +68,7 @@ func (k *keys) wait(t *testing.T, want ...string) {
 // TestEventsFindTheirEgressService: an object affects the EgressService it
 // belongs to and the one it belonged to, and nothing if there is none.
 func TestEventsFindTheirEgressService(t *testing.T) {
-	cs := kubefake.NewClientset(&corev1.Service{ObjectMeta: meta("a", nil)}, &corev1.Service{ObjectMeta: meta("nobody", nil)}, sliceOf("a"))
+	cs := fakeapi.NewClientset(&corev1.Service{ObjectMeta: meta("a", nil)}, &corev1.Service{ObjectMeta: meta("nobody", nil)}, sliceOf("a"))
 	own := egressfake.NewSimpleClientset(&v1.EgressService{ObjectMeta: meta("a", nil)}, &v1.EgressService{ObjectMeta: meta("b", nil)})
 	core, egress := informers.NewSharedInformerFactory(cs, 0), externalversions.NewSharedInformerFactory(own, 0)
 	in := Informers{EgressServices: egress.EgressService().V1().EgressServices(), Services: core.Core().V1().Services(),
@@ -173,7 +172,7 @@ func TestGivenOut(t *testing.T) {
 			own = append(own, &v1.EgressService{ObjectMeta: meta(name, nil)})
 		}
 	}
-	cs, egressCS := kubefake.NewClientset(core...), egressfake.NewSimpleClientset(own...)
+	cs, egressCS := fakeapi.NewClientset(core...), egressfake.NewSimpleClientset(own...)
 	factory, egress := informers.NewSharedInformerFactory(cs, 0), externalversions.NewSharedInformerFactory(egressCS, 0)
 	r, err := NewReader(Informers{EgressServices: egress.EgressService().V1().EgressServices(), Services: factory.Core().V1().Services(),
 		EndpointSlices: factory.Discovery().V1().EndpointSlices(), Pods: factory.Core().V1().Pods()}, nil, topology.GatewayShared, nil)

@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/fake"
 
 	ipv1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/explain"
@@ -16,6 +15,7 @@ import (
 	servicefake "github.com/ovnkube/ovnkube/go-controller/pkg/generated/clientset/versioned/fake"
 	ipfake "github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/clientset/versioned/fake"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/metadatatest"
 )
 
@@ -46,7 +46,7 @@ func TestReadSome(t *testing.T) {
 				return ReadEgressIP(t.Context(), c, "ovn-kubernetes", FromConfigMap, "prod")
 			},
 		} {
-			core := fake.NewClientset(objects...)
+			core := fakeapi.NewClientset(objects...)
 			snap, err := read(Clients{Kube: core, IPs: ipfake.NewSimpleClientset(prod), Services: servicefake.NewSimpleClientset(),
 				Routes: routefake.NewSimpleClientset(), Metadata: metadatatest.Pods(t, core)})
 			if err != nil {
@@ -78,7 +78,7 @@ func TestReadSome(t *testing.T) {
 
 // TestReadPodUnknown: a pod that does not exist is not an error of the reader; the answer reports it.
 func TestReadPodUnknown(t *testing.T) {
-	core := fake.NewClientset(somePod("prod", "web", nil))
+	core := fakeapi.NewClientset(somePod("prod", "web", nil))
 	c := Clients{Kube: core, IPs: ipfake.NewSimpleClientset(), Services: servicefake.NewSimpleClientset(), Routes: routefake.NewSimpleClientset(),
 		Metadata: metadatatest.Pods(t, core)}
 	snap, err := ReadPod(t.Context(), c, "ovn-kubernetes", FromConfigMap, "prod/nobody")

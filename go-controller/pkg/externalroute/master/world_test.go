@@ -58,7 +58,7 @@ type world struct {
 }
 
 func newWorld(t testing.TB, nb Writer, objs ...runtime.Object) *world {
-	w := &world{t: t, kube: kubefake.NewClientset(), routes: routefake.NewSimpleClientset(), nb: nb, pods: noreroute.NewPodSet(),
+	w := &world{t: t, kube: fakeapi.NewClientset(), routes: routefake.NewSimpleClientset(), nb: nb, pods: noreroute.NewPodSet(),
 		events: record.NewFakeRecorder(maxEvents), config: config}
 	fakeapi.Strict(w.kube)
 	fakeapi.Strict(w.routes)

@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
-	kubefake "k8s.io/client-go/kubernetes/fake"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
@@ -75,7 +74,7 @@ func never(func()) {}
 // TestLeavingGateways checks which connections are forgotten while gateways are removed, at a start
 // and later.
 func TestLeavingGateways(t *testing.T) {
-	client := kubefake.NewClientset(namespace("red", "172.18.0.51,172.18.0.52"), namespace("blue", ""),
+	client := fakeapi.NewClientset(namespace("red", "172.18.0.51,172.18.0.52"), namespace("blue", ""),
 		pod("a", "red", "10.244.0.5"), pod("b", "blue", "10.244.0.6"))
 	entry := func(pod, mac string) host.Steered {
 		return host.Steered{Zone: 6, Dst: netip.MustParseAddr(pod), Neighbor: mac, Tuple: pod + mac}

@@ -172,7 +172,7 @@ func (h *history) event() {
 func TestRandomOrders(t *testing.T) {
 	seeds.Each(t, 20, func(t *testing.T, rng *rand.Rand) {
 		synctest.Test(t, func(t *testing.T) {
-			h := &history{t: t, rng: rng, client: kubefake.NewClientset(namespace("red", ""), namespace("blue", "")),
+			h := &history{t: t, rng: rng, client: fakeapi.NewClientset(namespace("red", ""), namespace("blue", "")),
 				faults: fakeapi.NewFaults(rng), used: map[string]map[string]bool{},
 				db: &failing{datapath: &datapath{entries: map[host.Steered]bool{}}, rng: rand.New(rand.NewPCG(rng.Uint64(), 0))}}
 			for ns, addrs := range pods {

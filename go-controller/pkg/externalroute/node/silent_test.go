@@ -10,7 +10,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
-	kubefake "k8s.io/client-go/kubernetes/fake"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
@@ -20,7 +19,7 @@ import (
 // TestSilentGateways: a removed gateway is recognized by its last MAC address, even
 // if nothing answers any more.
 func TestSilentGateways(t *testing.T) {
-	client := kubefake.NewClientset(namespace("red", "172.18.0.51,172.18.0.52"), pod("a", "red", "10.244.0.5"))
+	client := fakeapi.NewClientset(namespace("red", "172.18.0.51,172.18.0.52"), pod("a", "red", "10.244.0.5"))
 	gone := host.Steered{Zone: 6, Dst: netip.MustParseAddr("10.244.0.5"), Neighbor: "m51", Tuple: "1"}
 	stays := host.Steered{Zone: 6, Dst: netip.MustParseAddr("10.244.0.5"), Neighbor: "m52", Tuple: "2"}
 	d := &datapath{entries: map[host.Steered]bool{gone: true, stays: true}}
@@ -65,7 +64,7 @@ func TestMissedChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ns := namespace("red", "172.18.0.51")
 		ns.ResourceVersion = "999"
-		client := kubefake.NewClientset(ns.DeepCopy(), pod("a", "red", "10.244.0.5"))
+		client := fakeapi.NewClientset(ns.DeepCopy(), pod("a", "red", "10.244.0.5"))
 		d := &datapath{entries: map[host.Steered]bool{}}
 		core := informers.NewSharedInformerFactory(client, fakeapi.NoResync)
 		c, err := New(Deps{Namespaces: core.Core().V1().Namespaces(), Pods: core.Core().V1().Pods(), Connections: d, OnApplied: never,

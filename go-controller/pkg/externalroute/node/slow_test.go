@@ -10,7 +10,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
-	kubefake "k8s.io/client-go/kubernetes/fake"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
@@ -34,7 +33,7 @@ func (c *counted) List(ctx context.Context) ([]host.Steered, error) {
 // effect.
 func TestSlowChassis(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client := kubefake.NewClientset(namespace("red", "172.18.0.51,172.18.0.52"), pod("a", "red", "10.244.0.5"))
+		client := fakeapi.NewClientset(namespace("red", "172.18.0.51,172.18.0.52"), pod("a", "red", "10.244.0.5"))
 		d := &counted{datapath: &datapath{entries: map[host.Steered]bool{}}}
 		core := informers.NewSharedInformerFactory(client, fakeapi.NoResync)
 		var applied func()

@@ -27,6 +27,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/settings"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
@@ -65,7 +66,7 @@ func newLab(t *testing.T) *lab {
 
 // api creates an API server with the node, and its informer.
 func (l *lab) api(ctx context.Context, annotations map[string]string) {
-	l.kube = fake.NewClientset(&corev1.Node{
+	l.kube = fakeapi.NewClientset(&corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: nodeName, UID: "u1", Annotations: annotations},
 		Status:     corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "172.18.0.3"}}},
 	})

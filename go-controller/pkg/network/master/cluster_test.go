@@ -60,7 +60,7 @@ type cluster struct {
 }
 
 func newCluster(t *testing.T) *cluster {
-	c := &cluster{t: t, cs: fake.NewClientset(), nb: nbfake.New(), events: record.NewFakeRecorder(1000)}
+	c := &cluster{t: t, cs: fakeapi.NewClientset(), nb: nbfake.New(), events: record.NewFakeRecorder(1000)}
 	// Like a real server, reject a patch for an earlier object of the same name.
 	c.cs.PrependReactor("patch", "nodes", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		var patch struct{ Metadata struct{ UID types.UID } }

@@ -50,7 +50,7 @@ type world struct {
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{t: t, nb: nbfake.New(), kube: fake.NewClientset(node("n1", "172.18.0.3/16"), node("n2", "172.18.0.4/16"))}
+	w := &world{t: t, nb: nbfake.New(), kube: fakeapi.NewClientset(node("n1", "172.18.0.3/16"), node("n2", "172.18.0.4/16"))}
 	w.router()
 	return w
 }

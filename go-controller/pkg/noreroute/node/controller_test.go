@@ -64,7 +64,7 @@ func run(t *testing.T, cs *fake.Clientset, lost func() (bool, error)) *hostfake.
 // TestMarks: traffic to any node or API server is marked as soon as Open vSwitch reports
 // that marks are lost.
 func TestMarks(t *testing.T) {
-	cs := fake.NewClientset(node("a", "172.18.0.2/16"), node("b", "172.18.0.3/16"), &discoveryv1.EndpointSlice{
+	cs := fakeapi.NewClientset(node("a", "172.18.0.2/16"), node("b", "172.18.0.3/16"), &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kubernetes"},
 		Endpoints:  []discoveryv1.Endpoint{{Addresses: []string{"203.0.113.10"}}}})
 	asked := 0
@@ -85,7 +85,7 @@ func TestMarks(t *testing.T) {
 
 // TestMarksOfOVN: no rules are needed if OVN's own marks arrive.
 func TestMarksOfOVN(t *testing.T) {
-	cs := fake.NewClientset(node("a", "172.18.0.2/16"))
+	cs := fakeapi.NewClientset(node("a", "172.18.0.2/16"))
 	chains := run(t, cs, func() (bool, error) { return false, nil })
 	if n := chains.Writes(); n != 0 {
 		t.Errorf("%d writes", n)

@@ -23,6 +23,7 @@ import (
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/pki"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 )
 
 const namespace = "ovn-kubernetes"
@@ -38,7 +39,7 @@ func (c *clock) set(days int) { c.after.Store(int64(days) * int64(24*time.Hour))
 
 // server is an API server that writes into a request who made it, as a real one does.
 func server(who certificatesv1.CertificateSigningRequestSpec) *fake.Clientset {
-	kube := fake.NewClientset()
+	kube := fakeapi.NewClientset()
 	n := 0
 	kube.PrependReactor("create", "certificatesigningrequests", func(action k8stesting.Action) (bool, runtime.Object, error) {
 		csr := action.(k8stesting.CreateAction).GetObject().(*certificatesv1.CertificateSigningRequest)

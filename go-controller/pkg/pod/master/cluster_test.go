@@ -45,7 +45,7 @@ type cluster struct {
 
 func newCluster(t *testing.T) *cluster {
 	c := &cluster{
-		t: t, cs: fake.NewClientset(), nb: nbfake.New(), events: record.NewFakeRecorder(10000),
+		t: t, cs: fakeapi.NewClientset(), nb: nbfake.New(), events: record.NewFakeRecorder(10000),
 	}
 	c.writer = c.nb
 	fakeapi.Strict(c.cs)

@@ -12,7 +12,6 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
@@ -20,6 +19,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/service"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/service/master"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/ovsdbtest"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
@@ -97,7 +97,7 @@ func benchDatabase(b *testing.B) (*ovsdbtest.Server, *ovsdb.Writer, func()) {
 // that took after its informers had synced.
 func serve(b *testing.B, w *ovsdb.Writer, objects []runtime.Object) (took time.Duration, stop func()) {
 	b.Helper()
-	factory := informers.NewSharedInformerFactory(fake.NewClientset(objects...), 0)
+	factory := informers.NewSharedInformerFactory(fakeapi.NewClientset(objects...), 0)
 	c, err := master.New(master.Deps{
 		Services:       factory.Core().V1().Services(),
 		EndpointSlices: factory.Discovery().V1().EndpointSlices(),

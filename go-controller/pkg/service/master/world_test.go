@@ -112,7 +112,7 @@ type world struct {
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{t: t, kube: fake.NewClientset(), nb: nbfake.New(), conf: config, stop: func() {}}
+	w := &world{t: t, kube: fakeapi.NewClientset(), nb: nbfake.New(), conf: config, stop: func() {}}
 	w.nb.AnyParent = true
 	t.Cleanup(func() { w.stop() })
 	return w

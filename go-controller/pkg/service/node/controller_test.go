@@ -57,7 +57,7 @@ type world struct {
 }
 
 func newWorld(t *testing.T, mode topology.GatewayMode) *world {
-	w := &world{t: t, kube: fake.NewClientset(), flows: hostfake.NewFlows(), routes: hostfake.NewKernel[host.Route, host.Hop](nil), stop: func() {}, entries: map[[2]netip.AddrPort]bool{}}
+	w := &world{t: t, kube: fakeapi.NewClientset(), flows: hostfake.NewFlows(), routes: hostfake.NewKernel[host.Route, host.Hop](nil), stop: func() {}, entries: map[[2]netip.AddrPort]bool{}}
 	families := []topology.Family{topology.IPv4}
 	w.chains = hostfake.NewChains(append(service.Chains(families), host.Chain{ChainKey: mgmt}))
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Annotations: map[string]string{

@@ -7,12 +7,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/fake"
 )
 
 // TestStrict: writes with an outdated version, or for a previous object of the same name, are refused.
 func TestStrict(t *testing.T) {
-	cs := fake.NewClientset()
+	cs := NewClientset()
 	Strict(cs)
 	nodes := cs.CoreV1().Nodes()
 	ctx := t.Context()

@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes/fake"
 )
 
 // TestBurst: an informer that takes no event until all of a burst were sent misses none.
@@ -22,7 +21,7 @@ func TestBurst(t *testing.T) {
 }
 
 func burst(t *testing.T, faults *Faults) {
-	cs := fake.NewClientset()
+	cs := NewClientset()
 	if faults != nil {
 		faults.Inject(cs)
 	}
@@ -58,7 +57,7 @@ func burst(t *testing.T, faults *Faults) {
 // TestRoom: each request finds room for its events, whether they have been delivered yet or not.
 func TestRoom(t *testing.T) {
 	for _, begun := range []bool{false, true} {
-		tracker := fake.NewClientset().Tracker()
+		tracker := NewClientset().Tracker()
 		nodes := corev1.SchemeGroupVersion.WithResource("nodes")
 		w, err := tracker.Watch(nodes, "")
 		if err != nil {

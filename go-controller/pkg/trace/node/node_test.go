@@ -19,19 +19,19 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/fake"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/authn"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/trace"
 )
 
 // reviews knows tokens for a node: "may" may trace, "may-probe" may probe, and "may-not" may do neither.
 func reviews(node string) *authn.Reviewer {
-	kube := fake.NewClientset()
+	kube := fakeapi.NewClientset()
 	kube.PrependReactor("create", "tokenreviews", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		r := a.(clienttesting.CreateAction).GetObject().(*authenticationv1.TokenReview).DeepCopy()
 		if strings.HasPrefix(r.Spec.Token, "may") && slices.Contains(r.Spec.Audiences, trace.Audience(node)) {
