@@ -198,6 +198,7 @@ var texts = map[string]string{
 	"id physical_ip":                  "northbound, `GR_<node>`: the first address of the node",
 	"id physical_ips":                 "northbound, `GR_<node>`: all addresses of the node, separated by commas",
 	"id gateway-physical-ip":          "northbound, `rtoe-GR_<node>`: `yes`",
+	"id source":                       "northbound, BFD sessions: the MAC and IP address that it is sent from, which ovn-controller reads only when it begins",
 	"id namespace":                    "northbound, ports of pods: the namespace",
 	"id pod":                          "northbound, ports of pods: `true`",
 	"id static":                       "northbound, ports of static pods, and Open vSwitch, their `Interface`: `true`; they run also while the API does not have them ([pod-addresses.md](pod-addresses.md#static-pods))",

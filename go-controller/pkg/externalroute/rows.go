@@ -17,6 +17,10 @@ import (
 // Feature is the owner of the rows.
 const Feature = "externalroute"
 
+// idSource is the external id of a BFD session that tells where it is sent from. ovn-controller does not notice that the
+// addresses of its port change.
+const idSource = "source"
+
 // Owner is the owner of the rows of a node.
 func Owner(node string) nb.Owner { return nb.Owner{Feature: Feature, Object: node} }
 
@@ -214,6 +218,7 @@ func (f *family) sessions() {
 			MinRx:       value(t.MinRx),
 			MinTx:       value(t.MinTx),
 			DetectMult:  value(t.Multiplier),
+			ExternalIDs: map[string]string{idSource: sentFrom(f.node, a)},
 		}})
 	}
 }
@@ -340,4 +345,35 @@ func texts(addrs []netip.Addr) []string {
 		out = append(out, a.String())
 	}
 	return out
+}
+
+// Moved returns the destinations of the BFD sessions among the current rows of a node that the node now reaches through another
+// port, for example after it gets a second uplink, or from another address than when they were written.
+func Moved(rows []nb.Row, node topology.Node) map[netip.Addr]bool {
+	found := map[netip.Addr]bool{}
+	for _, r := range rows {
+		b, ok := r.Model.(*nbdb.BFD)
+		if !ok {
+			continue
+		}
+		a, err := netip.ParseAddr(b.DstIP)
+		if err != nil {
+			continue
+		}
+		from, known := b.ExternalIDs[idSource]
+		if b.LogicalPort != node.UplinkPort(a) || known && from != sentFrom(node, a) {
+			found[a] = true
+		}
+	}
+	return found
+}
+
+// sentFrom returns the MAC and IP address that a session is sent from, as text.
+func sentFrom(node topology.Node, destination netip.Addr) string {
+	mac, addrs := node.Gateway.MAC, node.Gateway.Addrs
+	if external := node.Gateway.External; external.Reaches(destination) {
+		mac, addrs = external.MAC, external.Addrs
+	}
+	from, _ := topology.PrefixOf(topology.FamilyOf(destination), addrs)
+	return fmt.Sprint(mac, " ", from.Addr())
 }

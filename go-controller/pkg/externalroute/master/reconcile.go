@@ -335,7 +335,7 @@ func (c *Controller) nodeRows(name string, plan externalroute.Plan) ([]nb.Row, e
 	chassis, have := n.Annotations[kube.AnnotationChassisID], destinations(rows)
 	snap := externalroute.NodeSnapshot{Node: node,
 		Up: externalroute.Up(rows), Ending: c.sessions.begin(name, chassis, have)}
-	for a := range moved(rows, node, c.sessions.sources(name)) {
+	for a := range externalroute.Moved(rows, node) {
 		if snap.Ending == nil {
 			snap.Ending = map[netip.Addr]bool{}
 		}
@@ -357,7 +357,6 @@ func (c *Controller) nodeRows(name string, plan externalroute.Plan) ([]nb.Row, e
 	c.notePlanned(name, served)
 	snap.Rerouted = c.steered.of(name, addrs)
 	rows = externalroute.NodeRows(c.deps.Config, plan, snap)
-	want := destinations(rows)
-	c.sessions.write(name, chassis, have, want, sourcesOf(want, node))
+	c.sessions.write(name, chassis, have, destinations(rows))
 	return rows, nil
 }

@@ -2,7 +2,6 @@ package master
 
 import (
 	"context"
-	"fmt"
 	"net/netip"
 	"sync"
 	"time"
@@ -12,7 +11,6 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/panics"
-	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
 // sessionWait limits the first wait for a chassis: the awaited change may be lost if a
@@ -40,14 +38,10 @@ type sessions struct {
 // nodeSessions are the sessions of a node.
 type nodeSessions struct {
 	chassis string
-	written map[netip.Addr]bool // content of the database since the node's last write; nil: unknown
-	// planned and sources are the addresses, as text, that the sessions of the last plan, and of the last
-	// one that was written, are sent from, by destination. ovn-controller does not notice
-	// that they change.
-	planned, sources map[netip.Addr]string
-	ending           map[netip.Addr]uint64 // when they ended, as an increasing number
-	turn             uint64
-	stop             context.CancelFunc // ends the wait for the chassis; nil: there is none
+	written map[netip.Addr]bool   // content of the database since the node's last write; nil: unknown
+	ending  map[netip.Addr]uint64 // when they ended, as an increasing number
+	turn    uint64
+	stop    context.CancelFunc // ends the wait for the chassis; nil: there is none
 }
 
 func newSessions() *sessions { return &sessions{nodes: map[string]*nodeSessions{}} }
@@ -76,9 +70,8 @@ func (s *sessions) begin(node, chassis string, have map[netip.Addr]bool) map[net
 	return held
 }
 
-// write records which sessions end when those of a node change from have to want, and where the latter are
-// sent from.
-func (s *sessions) write(node, chassis string, have, want map[netip.Addr]bool, sources map[netip.Addr]string) {
+// write records which sessions end when those of a node change from have to want.
+func (s *sessions) write(node, chassis string, have, want map[netip.Addr]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := s.nodes[node]
@@ -90,7 +83,7 @@ func (s *sessions) write(node, chassis string, have, want map[netip.Addr]bool, s
 		s.nodes[node] = n
 	}
 	n.leave(have, want)
-	n.written, n.planned = nil, sources // written is unknown until wrote is called
+	n.written = nil // until wrote is called
 }
 
 // wrote records the current content of the database.
@@ -98,18 +91,8 @@ func (s *sessions) wrote(node string, has map[netip.Addr]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if n := s.nodes[node]; n != nil {
-		n.written, n.sources = has, n.planned
+		n.written = has
 	}
-}
-
-// sources returns where the sessions of a node in the database are sent from, as far as is known.
-func (s *sessions) sources(node string) map[netip.Addr]string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if n := s.nodes[node]; n != nil {
-		return n.sources
-	}
-	return nil
 }
 
 // leave records the end of sessions, except for those that stay.
@@ -171,46 +154,6 @@ func (c *Controller) ended(ctx context.Context, node string, n *nodeSessions, wa
 	c.sessions.mu.Unlock()
 	c.Look(node)
 	return nil
-}
-
-// moved returns the destinations of BFD sessions that their node now reaches through another
-// port, for example after it gets a second uplink, or from another address than was written.
-func moved(rows []nb.Row, node topology.Node, sources map[netip.Addr]string) map[netip.Addr]bool {
-	found := map[netip.Addr]bool{}
-	for _, r := range rows {
-		b, ok := r.Model.(*nbdb.BFD)
-		if !ok {
-			continue
-		}
-		a, err := netip.ParseAddr(b.DstIP)
-		if err != nil {
-			continue
-		}
-		from, known := sources[a]
-		if b.LogicalPort != node.UplinkPort(a) || known && from != source(node, a) {
-			found[a] = true
-		}
-	}
-	return found
-}
-
-// source returns the MAC and IP address that a session is sent from, as text.
-func source(node topology.Node, destination netip.Addr) string {
-	mac, addrs := node.Gateway.MAC, node.Gateway.Addrs
-	if external := node.Gateway.External; external.Reaches(destination) {
-		mac, addrs = external.MAC, external.Addrs
-	}
-	from, _ := topology.PrefixOf(topology.FamilyOf(destination), addrs)
-	return fmt.Sprint(mac, " ", from.Addr())
-}
-
-// sourcesOf returns the source of each session.
-func sourcesOf(sessions map[netip.Addr]bool, node topology.Node) map[netip.Addr]string {
-	found := make(map[netip.Addr]string, len(sessions))
-	for a := range sessions {
-		found[a] = source(node, a)
-	}
-	return found
 }
 
 // destinations returns the destinations of the BFD sessions among rows.
