@@ -1,6 +1,7 @@
 package ovsdb
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -76,12 +77,13 @@ func (w *Writer) Apply(ctx context.Context, o nb.Owner, want []nb.Row) (nb.Stats
 }
 
 // ApplyAll is Apply for several owners at once. Their changes are sent in one transaction
-// unless there are very many. It returns the errors by owner; an owner that fails does not
+// unless there are very many; then those of one object, such as a pod, stay together as far as possible. It returns the errors by owner; an owner that fails does not
 // prevent the others from being written.
 func (w *Writer) ApplyAll(ctx context.Context, want map[nb.Owner][]nb.Row) (nb.Stats, map[nb.Owner]error) {
 	requests := make([]*request, 0, len(want))
 	var yielding []*request // after the rows that they yield to
-	for o, rows := range want {
+	for _, o := range slices.SortedFunc(maps.Keys(want), byObject) {
+		rows := want[o]
 		r := &request{ctx: ctx, owner: o, want: rows, done: make(chan outcome, 1)}
 		if slices.ContainsFunc(rows, func(row nb.Row) bool { return row.Yields }) {
 			yielding = append(yielding, r)
@@ -105,6 +107,12 @@ func (w *Writer) ApplyAll(ctx context.Context, want map[nb.Owner][]nb.Row) (nb.S
 		}
 	}
 	return stats, errs
+}
+
+// byObject orders owners by object, and those of an object by feature: the rows with which an EgressIP steers a pod come
+// before the pod's port.
+func byObject(a, b nb.Owner) int {
+	return cmp.Or(cmp.Compare(a.Object, b.Object), cmp.Compare(a.Feature, b.Feature))
 }
 
 // answer waits for the outcome of a request, which may never have been accepted.
