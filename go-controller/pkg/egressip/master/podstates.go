@@ -19,13 +19,14 @@ import (
 type podStates struct {
 	mu           sync.Mutex
 	byKey        map[string]*podState
-	waiting      unprogrammedPods  // pods whose traffic does not leave as intended yet
-	untranslated unprogrammedPods  // pods that their EgressIPs' next nodes do not translate for yet
-	decisions    map[string]uint64 // by EgressIP, the number of the last decision that reset its pods
-	last         uint64            // the last number given to a decision
-	keptSNATs    map[string]bool   // the pods of keepLocalSNAT
-	planning     map[string]bool   // the pods whose keys the workers have
-	ctx          context.Context   // the context of Run
+	waiting      unprogrammedPods         // pods whose traffic does not leave as intended yet
+	untranslated unprogrammedPods         // pods that their EgressIPs' next nodes do not translate for yet
+	decisions    map[string]uint64        // by EgressIP, the number of the last decision that reset its pods
+	last         uint64                   // the last number given to a decision
+	keptSNATs    map[string]bool          // the pods of keepLocalSNAT
+	planning     map[string]bool          // the pods whose keys the workers have
+	patiences    map[string]time.Duration // by dead node, the limit of the next wait for its chassis
+	ctx          context.Context          // the context of Run
 }
 
 // podState is the state of a pod in addition to its rows. The mutex of podStates guards
@@ -94,7 +95,7 @@ type startGate struct {
 
 func newPodStates() *podStates {
 	return &podStates{byKey: map[string]*podState{}, waiting: newUnprogrammedPods(), untranslated: newUnprogrammedPods(),
-		decisions: map[string]uint64{}, keptSNATs: map[string]bool{}, planning: map[string]bool{}}
+		decisions: map[string]uint64{}, keptSNATs: map[string]bool{}, planning: map[string]bool{}, patiences: map[string]time.Duration{}}
 }
 
 // state returns the state of a pod, creating it if necessary; mu is held.

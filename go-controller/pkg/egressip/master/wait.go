@@ -18,6 +18,10 @@ import (
 // waiters are the waiting pods, by chassis.
 type waiters map[awaited][]waiter
 
+// maxPatience limits the waits for the chassis of a dead node. Each wait is twice as long as the one before, because it makes every
+// chassis report; when the chassis is back, the wait ends at once.
+const maxPatience = time.Minute
+
 // awaited identifies a chassis to wait for.
 type awaited struct {
 	node string
@@ -114,9 +118,13 @@ func (c *Controller) arrived(at awaited, waiters []waiter, err error) []string {
 func (c *Controller) awaitApplied(ctx context.Context, at awaited) error {
 	chassis, gone := c.chassis(at.node)
 	if gone && at.self {
+		c.podStates.waited(at.node, 0, false)
 		return nil
 	}
 	limit := podStartTimeout
+	if at.self {
+		limit = c.podStates.patience(at.node)
+	}
 	if c.deps.Acknowledge > 0 && !at.self {
 		limit = min(limit, c.deps.Acknowledge)
 		c.applies(at.node, false)
@@ -124,6 +132,9 @@ func (c *Controller) awaitApplied(ctx context.Context, at awaited) error {
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	err := c.deps.Barrier.Wait(limited, chassis)
+	if at.self {
+		c.podStates.waited(at.node, limit, err != nil && c.dead(at.node))
+	}
 	if c.deps.Acknowledge > 0 && !at.self && ctx.Err() == nil {
 		c.applies(at.node, err == nil || c.dead(at.node) || !c.othersAnswer(ctx, at.node))
 	}
@@ -146,4 +157,20 @@ func (c *Controller) chassis(node string) (name string, gone bool) {
 	}
 	name = n.Annotations[kube.AnnotationChassisID]
 	return name, name == ""
+}
+
+// patience returns how long to wait for the chassis of a node next time.
+func (s *podStates) patience(node string) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return max(s.patiences[node], podStartTimeout)
+}
+
+// waited records the end of a wait: in vain, since the node is dead, or not.
+func (s *podStates) waited(node string, limit time.Duration, inVain bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.patiences[node] = min(2*limit, maxPatience); !inVain {
+		delete(s.patiences, node)
+	}
 }

@@ -75,9 +75,13 @@ type barrier struct {
 	stopped map[string]bool
 	changed chan struct{}
 	waits   int
+	asked   map[string]int
 }
 
 func (b *barrier) Wait(ctx context.Context, chassis string) error {
+	b.mu.Lock()
+	b.asked[chassis]++
+	b.mu.Unlock()
 	for {
 		b.mu.Lock()
 		stopped, changed := b.stopped[chassis] || b.stopped["all"], b.changed
@@ -143,7 +147,7 @@ type world struct {
 func newWorld(t testing.TB, objs ...runtime.Object) *world {
 	w := &world{t: t, kube: kubefake.NewClientset(), egress: egressfake.NewSimpleClientset(), nb: nbfake.New(),
 		health:  fakereach.New(),
-		barrier: &barrier{stopped: map[string]bool{}, changed: make(chan struct{})}, frozen: map[string]bool{}}
+		barrier: &barrier{stopped: map[string]bool{}, asked: map[string]int{}, changed: make(chan struct{})}, frozen: map[string]bool{}}
 	fakeapi.Strict(w.kube)
 	fakeapi.Strict(w.egress)
 	w.nb.AnyParent = true
