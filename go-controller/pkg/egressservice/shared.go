@@ -14,8 +14,9 @@ import (
 // group is a set of Services that need the same host, because they share source addresses, directly
 // or through others: replies to an address arrive at one node only.
 type group struct {
-	claim   place.Claim // of all of them
-	members []Service   // the oldest first
+	claim   place.Claim                   // of all of them
+	doubts  func(place.Node) place.Reason // of any of them; see settle
+	members []Service                     // the oldest first
 }
 
 // groups are the groups of the Services added so far.
@@ -59,7 +60,7 @@ func (g *groups) add(s Service) (place.Result, bool) {
 		}
 	}
 	slices.SortFunc(joined.members, older)
-	joined.claim.Key = joined.members[0].Key
+	joined.claim.Key, joined.doubts = joined.members[0].Key, joined.claim.Avoid
 	if !joined.settle(g.nodes) {
 		alone := claim(s)
 		alone.Allow = g.orOthers(s, alone.Allow)
@@ -112,7 +113,8 @@ func combined(nodes []place.Node, a, b place.Claim) place.Claim {
 }
 
 // settle makes the claim prefer the host of the oldest member whose host can stay, and reports whether
-// any node can be the host.
+// any node can be the host. What others have against that host, without excluding it, does not count: it is for new claims, and
+// must not move the member.
 func (g *group) settle(nodes []place.Node) bool {
 	g.claim.Prefer = ""
 	tried := map[string]bool{"": true}
@@ -120,6 +122,13 @@ func (g *group) settle(nodes []place.Node) bool {
 		c := g.claim
 		if c.Prefer = m.currentHost(); tried[c.Prefer] {
 			continue
+		}
+		own := claim(m)
+		c.Avoid = func(n place.Node) place.Reason {
+			if n.Name == own.Prefer {
+				return own.Avoid(n)
+			}
+			return g.doubts(n)
 		}
 		tried[c.Prefer] = true
 		if place.Assign(nodes, []place.Claim{c})[c.Key].Node == c.Prefer {

@@ -182,3 +182,21 @@ func TestSharedAddressDrops(t *testing.T) {
 		}
 	}
 }
+
+// TestSharedAddressMovesNoHost: a host that gets nothing new, because it has not acknowledged something, keeps what it has
+// acknowledged, even if a younger EgressService joins with the same address.
+func TestSharedAddressMovesNoHost(t *testing.T) {
+	w := newWorld()
+	older, younger := egress("default", "a"), egress("default", "b", aged(1))
+	a, b := service("default", "a", []string{"5.5.5.5"}), service("default", "b", []string{"5.5.5.5"})
+	w.become(state{nodes: racks(nil), egress: []*v1.EgressService{older}, services: []*corev1.Service{a}})
+	host := w.decisions["default/a"].Host
+	silent := racks(map[string]func(*place.Node){host: func(n *place.Node) { n.NotAcknowledging = true }})
+	w.become(state{nodes: silent, egress: []*v1.EgressService{older, younger}, services: []*corev1.Service{a, b}})
+	for _, name := range []string{"a", "b"} {
+		if got := w.decisions["default/"+name].Host; got != host || host == "" {
+			t.Errorf("the host of %s is %q, want %q", name, got, host)
+		}
+	}
+	once(t, w)
+}
