@@ -36,5 +36,13 @@ func TestUnconfirmed(t *testing.T) {
 		reported("the first of another change", true)
 		wait(confirmTime - 1)
 		reported("a later one of another change", true)
+		wait(24 * time.Hour) // the component hangs, after it has reported something earlier
+		reported("the first after a pause", true)
+		reported("the second after a pause", true)
+		wait(confirmTime - 1)
+		reported("a later one after a pause", true)
+		wait(1)
+		reported("the last after a pause", true)
+		reported("later still after a pause", false)
 	})
 }

@@ -183,8 +183,8 @@ func TestSessionOnAnotherUplink(t *testing.T) {
 // session began. A node that gets another one ends the session and begins another, even if no master runs at that time.
 func TestSessionFromAnotherAddress(t *testing.T) {
 	for what, change := range map[string]func(*topology.Gateway){
-		"MAC address":                     func(g *topology.Gateway) { g.MAC = "02:42:ac:12:00:99" },
-		"IP address":                      func(g *topology.Gateway) { g.Addrs[0] = netip.MustParsePrefix("172.18.0.99/16") },
+		"MAC address":                      func(g *topology.Gateway) { g.MAC = "02:42:ac:12:00:99" },
+		"IP address":                       func(g *topology.Gateway) { g.Addrs[0] = netip.MustParsePrefix("172.18.0.99/16") },
 		"IP address, while no master runs": func(g *topology.Gateway) { g.Addrs[0] = netip.MustParsePrefix("172.18.0.99/16") },
 	} {
 		t.Run(what, func(t *testing.T) {
