@@ -333,18 +333,22 @@ func (m *Manager) pass(ctx context.Context) error {
 		return err
 	}
 	j := m.take(at, ports)
+	given := false
+	defer func() {
+		if !given {
+			m.failed()
+		}
+	}()
 	complete := j.basis.complete
 	if !complete && ports.Complete() {
 		// After a restart the bridge still has its flows; replacing them by the initial flows would
 		// cut the gateway router off. After a boot it has none, and the gateway router would answer
 		// for all addresses of its translations.
 		if blank, err := writer.Blank(ctx); err != nil || !blank {
-			m.failed()
 			return err
 		}
 	}
 	if err := j.write(ctx, writer); err != nil {
-		m.failed()
 		return fmt.Errorf("write flows of %s: %w", at.Bridge, err)
 	}
 	m.mu.Lock()
@@ -352,7 +356,6 @@ func (m *Manager) pass(ctx context.Context) error {
 	m.mu.Unlock()
 	if sweep {
 		if err := writer.Sweep(ctx); err != nil {
-			m.failed()
 			return fmt.Errorf("sweep flows of %s: %w", at.Bridge, err)
 		}
 	}
@@ -362,6 +365,7 @@ func (m *Manager) pass(ctx context.Context) error {
 	case len(j.add)+len(j.remove) > 0:
 		klog.V(4).InfoS("Changed flows of the external bridge", "bridge", at.Bridge, "added", len(j.add), "removed", len(j.remove))
 	}
+	given = true
 	m.done(j.basis, sweep)
 	return nil
 }

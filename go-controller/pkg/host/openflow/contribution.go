@@ -10,7 +10,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 )
 
-// contribution is what one contributor wants: of flows with the same match, the first one counts.
+// contribution is what one contributor wants: of flows with the same match, the first one counts. Adding a flow again changes
+// nothing.
 type contribution struct {
 	first *host.FlowList
 	rest  []host.Flow // the others
@@ -21,13 +22,8 @@ func newContribution(flows []host.Flow) *contribution {
 	if len(c.first.Flows()) == len(flows) {
 		return c
 	}
-	seen := map[string]bool{}
 	for _, f := range flows {
-		if m := f.Match(); seen[m] {
-			c.rest = append(c.rest, f)
-		} else {
-			seen[m] = true
-		}
+		c.add(f)
 	}
 	return c
 }
@@ -52,11 +48,7 @@ func (c *contribution) change(remove, add []host.Flow) map[string]host.Flow {
 		c.remove(f)
 	}
 	for _, f := range add {
-		if c.has(f.Match()) {
-			c.rest = append(c.rest, f)
-		} else {
-			c.first.Put(f)
-		}
+		c.add(f)
 	}
 	changed := map[string]host.Flow{}
 	for m, f := range before {
@@ -65,6 +57,15 @@ func (c *contribution) change(remove, add []host.Flow) map[string]host.Flow {
 		}
 	}
 	return changed
+}
+
+func (c *contribution) add(f host.Flow) {
+	switch m := f.Match(); {
+	case !c.has(m):
+		c.first.Put(f)
+	case c.first.Get(m) != f && !slices.Contains(c.rest, f):
+		c.rest = append(c.rest, f)
+	}
 }
 
 func (c *contribution) remove(f host.Flow) {

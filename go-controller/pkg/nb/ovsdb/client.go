@@ -89,7 +89,7 @@ func Connect(ctx context.Context, cfg Config) (*Client, error) {
 }
 
 // Close ends the connection and waits until the client no longer keeps one. An attempt that is in
-// progress ends by itself, within two probe intervals.
+// progress ends by itself: within two probe intervals, or openTimeout if there is a single server.
 func (c *Client) Close() {
 	c.cancel()
 	<-c.stopped

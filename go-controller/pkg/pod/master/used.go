@@ -53,7 +53,7 @@ func (c *Controller) portRemoved(except pod.Holder) bool {
 	rows := c.Writer.Rows(pod.Owner(except.Key))
 	if len(rows) > 0 {
 		given, ok := pod.AddressesIn(rows)
-		return ok && given.UID == except.UID
+		return ok && except.UID != "" && given.UID == except.UID
 	}
 	others := c.alloc.Others(except)
 	return len(others) > 0 && !slices.ContainsFunc(others, func(h pod.Holder) bool { return !c.isUsed(h) })

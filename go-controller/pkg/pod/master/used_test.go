@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/pod"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 )
@@ -89,4 +90,26 @@ func (d *deletions) Apply(ctx context.Context, o nb.Owner, want []nb.Row) (nb.St
 		d.n.Add(1)
 	}
 	return d.Writer.Apply(ctx, o, want)
+}
+
+// TestPortWithoutUID: a port that does not say whose incarnation it is does not outlive its pod.
+func TestPortWithoutUID(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCluster(t)
+		w.egress = &steering{writer: w.nb}
+		w.addNode("n", "10.244.1.0/24")
+		w.start(pod.Config{})
+		w.addPod("web", "n")
+		fakeapi.Settle()
+		rows := w.nb.Rows(pod.Owner("ns/web"))
+		delete(rows[0].Model.(*nbdb.LogicalSwitchPort).Options, "iface-id-ver")
+		if _, err := w.nb.Apply(t.Context(), pod.Owner("ns/web"), rows); err != nil {
+			t.Fatal(err)
+		}
+		w.deletePod("web")
+		fakeapi.Settle()
+		if got := w.port("web"); got != "-" {
+			t.Errorf("the port with %s is still there", got)
+		}
+	})
 }
