@@ -21,7 +21,7 @@ LDFLAGS := -s -w -X $(VERSION_PACKAGE).Version=$(VERSION) -X $(VERSION_PACKAGE).
 # linter, generators and tests share packages in the build cache. Nothing of it depends on the directory of the
 # repository (-trimpath), so that the copy of it that "make verify" makes shares them, too.
 export CGO_ENABLED := 0
-export GOFLAGS := $(strip $(filter-out -trimpath,$(shell go env GOFLAGS)) -trimpath)
+export GOFLAGS := $(strip $(filter-out -trimpath,$(shell go env GOFLAGS 2>/dev/null)) -trimpath)
 
 KIN := $(BIN)/kin
 CLUSTER ?= kin

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -79,8 +80,9 @@ func certificateFiles(key, cert string) certificate {
 	}
 }
 
-// metricsCertificate returns the configured certificate. Until its files exist, and if there is none, it is one that the
-// process has signed itself: the kubelet, which does not verify certificates, asks for the health of the process at once.
+// metricsCertificate returns the configured certificate. While its files do not exist or cannot be used, and if there is none,
+// it is one that the process has signed itself: the kubelet, which does not verify certificates, asks for the health of the
+// process at once, and would kill it if its probes failed. Who verifies the certificate refuses that one.
 func metricsCertificate(m config.Metrics) (certificate, error) {
 	files := certificateFiles(m.ServerKey, m.ServerCert)
 	if files == nil && !m.Restricted() {
@@ -90,15 +92,20 @@ func metricsCertificate(m config.Metrics) (certificate, error) {
 	if err != nil {
 		return nil, err
 	}
+	var reported atomic.Value // what has been logged last: there are several connections a minute
 	return func() (*tls.Certificate, error) {
 		if files == nil {
 			return &own, nil
 		}
 		c, err := files()
-		if errors.Is(err, fs.ErrNotExist) {
-			return &own, nil
+		if err == nil {
+			reported.Store("")
+			return c, nil
 		}
-		return c, err
+		if why := err.Error(); !errors.Is(err, fs.ErrNotExist) && reported.Swap(why) != why {
+			klog.ErrorS(err, "Cannot use the certificate for metrics, presenting one that this process has signed itself", "file", m.ServerCert)
+		}
+		return &own, nil
 	}, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -98,7 +99,7 @@ func TestVerboseHealth(t *testing.T) {
 }
 
 // TestMetricsCertificate: a server that others can reach uses TLS from the start, and presents its certificate as soon as
-// that exists.
+// that exists. A broken one does not keep the kubelet from asking for its health.
 func TestMetricsCertificate(t *testing.T) {
 	dir := t.TempDir()
 	m := config.Metrics{BindAddress: "0.0.0.0:9409", ServerKey: filepath.Join(dir, "tls.key"), ServerCert: filepath.Join(dir, "tls.crt")}
@@ -129,6 +130,16 @@ func TestMetricsCertificate(t *testing.T) {
 	}
 	if code, body := get(t, http.DefaultClient, strings.Replace(base, "https", "http", 1)+"/metrics"); code != 400 || strings.Contains(body, "ovnkube_") {
 		t.Errorf("without TLS: status %d: %s", code, body)
+	}
+	for _, content := range []string{"", "no certificate"} {
+		for _, file := range []string{m.ServerKey, m.ServerCert} {
+			if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if code, _ := get(t, client(&tls.Config{InsecureSkipVerify: true}), base+"/healthz"); code != 200 {
+			t.Errorf("with a certificate %q: status %d", content, code)
+		}
 	}
 	pool := writeCertificate(t, m)
 	if code, _ := get(t, client(&tls.Config{RootCAs: pool}), base+"/metrics"); code != 401 {

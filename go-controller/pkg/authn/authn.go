@@ -28,8 +28,13 @@ const (
 	remembered = 1024
 	// atOnce limits how many reviews are requested concurrently.
 	atOnce = 4
-	// reviewTimeout limits how long a request waits for its turn and the answers.
+	// reviewTimeout limits how long a request waits for its turn.
 	reviewTimeout = 10 * time.Second
+	// answerTimeout limits how long the API server may take for an answer. A request needs two, and Prometheus waits ten
+	// seconds for metrics by default.
+	answerTimeout = 4 * time.Second
+	// outage is how long a Reviewer that remembers uses positive answers while the API server cannot be asked.
+	outage = time.Hour
 	// longest is the maximum length of a token, in bytes.
 	longest = 16 << 10
 )
@@ -83,13 +88,16 @@ type verdict struct {
 // itself. It needs permission to create TokenReviews and SubjectAccessReviews.
 func New(kube kubernetes.Interface, audiences ...string) *Reviewer {
 	return &Reviewer{kube: kube, audiences: audiences, slots: make(chan struct{}, atOnce),
-		users: newAnswers[[sha256.Size]byte, *User](), allowed: newAnswers[string, verdict]()}
+		users:   newAnswers[[sha256.Size]byte](func(u *User) bool { return u != nil }),
+		allowed: newAnswers[string](func(v verdict) bool { return v.allowed })}
 }
 
 // Remember makes the Reviewer use answers of the API server for another time than ten seconds, for requests that repeat.
-// It must be called before the first review.
+// While the API server cannot be asked it lets those in whom it has let in within the last hour. It must be called before
+// the first review.
 func (r *Reviewer) Remember(lifetime time.Duration) *Reviewer {
 	r.users.lifetime, r.allowed.lifetime = lifetime, lifetime
+	r.users.outage, r.allowed.outage = outage, outage
 	return r
 }
 
@@ -120,7 +128,7 @@ func (r *Reviewer) authenticate(ctx context.Context, token string) (*User, error
 	}
 	user, err := r.users.get(sha256.Sum256([]byte(token)), func() (*User, error) {
 		review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: r.audiences}}
-		err := r.ask(ctx, func() (err error) {
+		err := r.ask(ctx, func(ctx context.Context) (err error) {
 			review, err = r.kube.AuthenticationV1().TokenReviews().Create(ctx, review, metav1.CreateOptions{})
 			return err
 		})
@@ -152,7 +160,7 @@ func (r *Reviewer) authorize(ctx context.Context, user *User, a Access) error {
 	}
 	v, err := r.allowed.get(spec.String(), func() (verdict, error) {
 		review := &authorizationv1.SubjectAccessReview{Spec: spec}
-		err := r.ask(ctx, func() (err error) {
+		err := r.ask(ctx, func(ctx context.Context) (err error) {
 			review, err = r.kube.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
 			return err
 		})
@@ -182,12 +190,15 @@ func extra(u *User) map[string]authorizationv1.ExtraValue {
 	return out
 }
 
-// ask asks the API server once it is our turn.
-func (r *Reviewer) ask(ctx context.Context, question func() error) error {
+// ask asks the API server once it is our turn. The question does not end with the request: whoever sends it must not be
+// able to make the API server look as if it did not answer.
+func (r *Reviewer) ask(ctx context.Context, question func(context.Context) error) error {
 	select {
 	case r.slots <- struct{}{}:
 		defer func() { <-r.slots }()
-		return question()
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
+		defer cancel()
+		return unanswered(question(ctx))
 	case <-ctx.Done():
 		return ctx.Err()
 	}

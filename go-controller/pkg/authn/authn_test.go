@@ -190,7 +190,7 @@ func TestStrangersCannotKeepTheAPIServerBusy(t *testing.T) {
 		defer cancel()
 		for range 100 {
 			go func() {
-				err := r.ask(ctx, func() error { <-answer; return nil })
+				err := r.ask(ctx, func(context.Context) error { <-answer; return nil })
 				if err != nil {
 					gaveUp <- err
 				} else {
@@ -212,7 +212,7 @@ func TestStrangersCannotKeepTheAPIServerBusy(t *testing.T) {
 }
 
 func TestAnswersAreBounded(t *testing.T) {
-	a := newAnswers[int, int]()
+	a := newAnswers[int](func(int) bool { return true })
 	for i := range 3 * remembered {
 		if v, err := a.get(i, func() (int, error) { return i, nil }); v != i || err != nil {
 			t.Fatalf("%d: %d, %v", i, v, err)

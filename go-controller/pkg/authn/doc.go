@@ -6,7 +6,8 @@
 //
 //   - Nobody is let in without an answer of the API server.
 //   - Answers, positive or negative, are used for ten seconds; permission that is revoked at the API server is revoked
-//     here within that time.
+//     here within that time. A Reviewer that remembers (for metrics, which are needed most during an outage) uses them
+//     for a minute, and positive ones for up to an hour while the API server cannot be asked.
 //   - However many requests come, only a few reviews are requested at a time: strangers cannot use this server to
 //     overload the API server.
 //

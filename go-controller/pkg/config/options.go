@@ -242,7 +242,7 @@ var metricsOptions = []*Option{
 		value: to(path("a PEM file"), func(c *Config) *string { return &c.Metrics.ServerKey }),
 	},
 	{
-		Flag: "node-server-cert", Section: "metrics", Key: "node-server-cert", Usage: "Certificate of that server. Until the file exists, and without one, it presents a certificate that it has signed itself",
+		Flag: "node-server-cert", Section: "metrics", Key: "node-server-cert", Usage: "Certificate of that server. While its files do not exist or cannot be used, and without them, it presents a certificate that it has signed itself",
 		value: to(path("a PEM file"), func(c *Config) *string { return &c.Metrics.ServerCert }),
 	},
 	{

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"syscall"
 	"time"
 
@@ -23,13 +22,13 @@ const (
 	congestionControl = "reno"
 )
 
-// unpaced sets congestionControl for a TCP socket and for those that it accepts.
+// unpaced sets congestionControl for a TCP socket and for those that it accepts. A socket keeps its default if the kernel
+// refuses, as it does without CAP_NET_ADMIN if net.ipv4.tcp_allowed_congestion_control lacks it, or if the
+// socket is of a protocol without that option, as MPTCP was: that may prolong outages, but is no reason not to run.
 func unpaced(_, _ string, c syscall.RawConn) error {
-	var refused error
-	err := c.Control(func(fd uintptr) {
-		refused = unix.SetsockoptString(int(fd), unix.IPPROTO_TCP, unix.TCP_CONGESTION, congestionControl)
+	return c.Control(func(fd uintptr) {
+		_ = unix.SetsockoptString(int(fd), unix.IPPROTO_TCP, unix.TCP_CONGESTION, congestionControl)
 	})
-	return errors.Join(err, refused)
 }
 
 // limitRetransmit also sets retransmitLimit. Older kernels lack that option and keep their default.

@@ -2,7 +2,7 @@ package suite
 
 import (
 	"context"
-	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -13,19 +13,19 @@ import (
 // without permission, and with that of the account which has it.
 func (s *suite) installedMetrics(t *testing.T) {
 	stranger := strings.TrimSpace(s.kubectl(t, "create", "token", "default"))
-	ports := map[string][]int{lab.ControlPlane: {9409, 9410}}
+	ports := map[string][]uint16{lab.ControlPlane: {9409, 9410}}
 	for _, node := range nodes {
 		if ports[node] == nil {
-			ports[node] = []int{9410}
+			ports[node] = []uint16{9410}
 		}
 	}
 	for node, all := range ports {
-		address, err := s.nodeAddress(t.Context(), node, true)
-		if err != nil {
-			t.Fatal(err)
+		addresses, err := s.NodeAddresses(t.Context(), node)
+		if err != nil || len(addresses) == 0 {
+			t.Fatalf("addresses of %s: %v, %v", node, addresses, err)
 		}
 		for _, port := range all {
-			at := fmt.Sprintf("%s:%d", address, port)
+			at := netip.AddrPortFrom(addresses[0], port).String()
 			for _, c := range []struct {
 				refusal string
 				args    []string
@@ -48,8 +48,12 @@ func (s *suite) installedMetrics(t *testing.T) {
 	}
 }
 
-// scrape returns the metrics at an address and port as the account for it sees them.
+// scrape returns the metrics of a node at an address and port. Those of the manifests are served over TLS, to an account that
+// has permission.
 func (s *suite) scrape(ctx context.Context, node, at string) (string, error) {
+	if !s.installed {
+		return s.Call(ctx, node, false, "get", "http://"+at+"/metrics")
+	}
 	token, err := s.System(ctx, "create", "token", "ovnkube-metrics")
 	if err != nil {
 		return "", err

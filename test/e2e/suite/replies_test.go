@@ -378,7 +378,7 @@ func (r *replying) counts(t *testing.T) (sum int) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		out, err := r.Call(t.Context(), node, false, "get", fmt.Sprintf("http://%s:9410/metrics", address))
+		out, err := r.scrape(t.Context(), node, fmt.Sprintf("%s:9410", address))
 		if err != nil {
 			t.Fatal(err)
 		}

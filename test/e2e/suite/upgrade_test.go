@@ -279,10 +279,11 @@ func (u *upgrade) runs(t *testing.T, v version, workload string) {
 		}
 		at := fmt.Sprintf("%s:%d", address, port)
 		said, err := u.scrape(t.Context(), node, at)
-		if err != nil { // earlier versions had neither TLS nor permissions
-			if said, err = u.Call(t.Context(), node, false, "get", "http://"+at+"/metrics"); err != nil {
-				t.Fatal(err)
-			}
+		if err != nil && v.tag == u.earlier.tag { // it may have neither TLS nor permissions
+			said, err = u.Call(t.Context(), node, false, "get", "http://"+at+"/metrics")
+		}
+		if err != nil {
+			t.Fatal(err)
 		}
 		_, said, _ = strings.Cut(said, "ovnkube_build_info{commit=\"")
 		commit, _, _ := strings.Cut(said, "\"")
