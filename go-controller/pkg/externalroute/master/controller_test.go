@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/util/retry"
@@ -160,8 +161,9 @@ func TestRestarts(t *testing.T) {
 		policy("p", map[string]string{"name": "red"}, next), policy("q", anyGWs, hops("172.18.0.52", "0.0.0.0")),
 		pod("red", 0, 0), pod("red", 1, 1), pod("blue", 0, 2))
 	w.start()
-	w.reported("p")
-	w.reported("q")
+	for _, name := range []string{"p", "q"} { // not only their first status, which may say that rows are still to be written
+		w.eventually(name+" to be ready", func() bool { return meta.IsStatusConditionTrue(w.policy(name).Status.Conditions, v1.ConditionReady) })
+	}
 	w.eventually("the annotations", func() bool { return w.inUse("red") != "" && w.inUse("blue") != "" })
 	w.stop()
 	dump, records, patches := s.Dump(), s.Records(), w.patchCount()

@@ -76,6 +76,11 @@ func TestSlowChassis(t *testing.T) {
 			<-time.After(reportPace + latePace)
 			left(report, "10.244.0.5 m52")
 		}
+		for range 15 { // the first of these may be about earlier changes, after so long a pause
+			<-time.After(time.Minute)
+			applied()
+			fakeapi.Settle()
+		}
 		before := d.lists
 		for range 100 {
 			applied()
