@@ -32,17 +32,15 @@ func run(ctx context.Context, args []string) error {
 	return commands[args[0]](ctx, args[1:])
 }
 
-// bearer sends requests with a token, if there is one.
+// bearer sends requests with a token.
 type bearer struct {
 	http.RoundTripper
 	token string
 }
 
 func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
-	if b.token != "" {
-		r = r.Clone(r.Context())
-		r.Header.Set("Authorization", "Bearer "+b.token)
-	}
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+b.token)
 	return b.RoundTripper.RoundTrip(r)
 }
 
@@ -63,7 +61,10 @@ func get(ctx context.Context, args []string) error {
 	if *overSCTP {
 		transport.DialContext = func(_ context.Context, _, address string) (net.Conn, error) { return dialSCTP(address, *timeout) }
 	}
-	client := &http.Client{Timeout: *timeout, Transport: bearer{transport, *token}}
+	client := &http.Client{Timeout: *timeout, Transport: transport}
+	if *token != "" { // only then: the errors of an http.Client with another transport do not always say that its time was up
+		client.Transport = bearer{transport, *token}
+	}
 	for range *count {
 		body, err := fetch(ctx, client, flags.Arg(0))
 		if err != nil {
