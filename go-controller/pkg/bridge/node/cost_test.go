@@ -25,11 +25,10 @@ func forService(i int, action string) host.Flow {
 	return host.Flow(fmt.Sprintf("table=0,priority=110,in_port=PHYS,tcp,nw_dst=5.5.%d.%d,tp_dst=80,actions=%s", i/250, i%250, action))
 }
 
-// TestCostOfOne: if an owner of many flows changes one of them, the driver is given only that one, with the
-// same result as if it were given all.
-func TestCostOfOne(t *testing.T) {
-	ctx := t.Context()
-	f := newFixture(t)
+// withServices returns a manager with the flows of n Services, and its counting driver.
+func withServices(t *testing.T, n int) (*fixture, *counting, []host.Flow) {
+	t.Helper()
+	ctx, f := t.Context(), newFixture(t)
 	w := &counting{fakeWriter: fakeWriter{f.flows}}
 	f.m = New([]string{base}, f.db, func(string) Writer { return w })
 	f.port("eth0", 1)
@@ -37,10 +36,18 @@ func TestCostOfOne(t *testing.T) {
 	f.must(f.m.Attach(ctx, at))
 	f.must(f.m.Apply(ctx, base, baseFlows))
 	var all []host.Flow
-	for i := range 1000 {
+	for i := range n {
 		all = append(all, forService(i, "output:PATCH"))
 	}
 	f.must(f.m.Apply(ctx, "services", all))
+	return f, w, all
+}
+
+// TestCostOfOne: if an owner of many flows changes one of them, the driver is given only that one, with the
+// same result as if it were given all.
+func TestCostOfOne(t *testing.T) {
+	ctx := t.Context()
+	f, w, all := withServices(t, 1000)
 	for name, c := range map[string]struct {
 		changed  int
 		replaced int
@@ -82,18 +89,7 @@ func TestCostOfOne(t *testing.T) {
 // TestSameMatch: where the order of flows decides which of them counts, the driver is given all.
 func TestSameMatch(t *testing.T) {
 	ctx := t.Context()
-	f := newFixture(t)
-	w := &counting{fakeWriter: fakeWriter{f.flows}}
-	f.m = New([]string{base}, f.db, func(string) Writer { return w })
-	f.port("eth0", 1)
-	f.port("patch", 2)
-	f.must(f.m.Attach(ctx, at))
-	f.must(f.m.Apply(ctx, base, baseFlows))
-	var all []host.Flow
-	for i := range 10 {
-		all = append(all, forService(i, "output:PATCH"))
-	}
-	f.must(f.m.Apply(ctx, "services", all))
+	f, w, all := withServices(t, 10)
 	before := w.replaced
 	f.must(f.m.Apply(ctx, base, append(slices.Clone(baseFlows), forService(3, "drop")))) // it precedes the other owner's
 	f.must(f.m.Apply(ctx, "services", append(slices.Clone(all), forService(4, "drop"))))
