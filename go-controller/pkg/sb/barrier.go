@@ -76,7 +76,39 @@ func NewBarrier(southbound nbovsdb.Config, bump func(ctx context.Context, beyond
 
 // Wait returns nil when the ovn-controller of a chassis has applied what was written to the northbound database
 // before the call.
-func (b *Barrier) Wait(ctx context.Context, chassis string) error {
+func (b *Barrier) Wait(ctx context.Context, chassis string) error { return b.Written()(ctx, chassis) }
+
+// Written returns a function that waits until the ovn-controller of a chassis has applied what was written to the
+// northbound database before the call of Written. It may be called for several chassis, and again after its ctx has ended:
+// changes that take longer to apply than one call waits are found by a later one.
+func (b *Barrier) Written() func(ctx context.Context, chassis string) error {
+	first := b.request()
+	return func(ctx context.Context, chassis string) error {
+		later := first
+		if done, _ := b.of(chassis); !first.reached(done) && first.isSent() {
+			later = b.request() // no chassis reaches the target if the databases were replaced by empty ones
+		}
+		for {
+			done, changed := b.of(chassis)
+			if first.reached(done) || later.reached(done) {
+				return nil
+			}
+			var sent <-chan struct{}
+			if !later.isSent() {
+				sent = later.sent
+			}
+			select {
+			case <-sent:
+			case <-changed:
+			case <-ctx.Done():
+				return fmt.Errorf("wait for chassis %s, which is at %d%s: %w", chassis, done, later, ctx.Err())
+			}
+		}
+	}
+}
+
+// request has nb_cfg raised.
+func (b *Barrier) request() *raise {
 	b.mu.Lock()
 	r := b.next
 	b.mu.Unlock()
@@ -84,22 +116,28 @@ func (b *Barrier) Wait(ctx context.Context, chassis string) error {
 	case b.requested <- struct{}{}:
 	default:
 	}
+	return r
+}
+
+// isSent reports whether target is known.
+func (r *raise) isSent() bool {
 	select {
 	case <-r.sent:
-	case <-ctx.Done():
-		return fmt.Errorf("wait for chassis %s: %w", chassis, ctx.Err())
+		return true
+	default:
+		return false
 	}
-	for {
-		done, changed := b.of(chassis)
-		if done >= r.target {
-			return nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return fmt.Errorf("wait for chassis %s, which is at %d of %d: %w", chassis, done, r.target, ctx.Err())
-		}
+}
+
+// reached reports whether a chassis that is done with a value of nb_cfg has reached the target.
+func (r *raise) reached(done int) bool { return r.isSent() && done >= r.target }
+
+// String is for the end of a message.
+func (r *raise) String() string {
+	if !r.isSent() {
+		return ""
 	}
+	return fmt.Sprintf(" of %d", r.target)
 }
 
 // Run runs until ctx is done, and handles restarts of the databases.

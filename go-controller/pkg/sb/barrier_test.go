@@ -215,3 +215,51 @@ func TestBarrierOfAChassisThatRegistersAgain(t *testing.T) {
 	sbctl(t, l.sb, "destroy", "Chassis_Private", "c1")
 	eventually.True(t, "the chassis to be forgotten", func() bool { done, _ := l.of("c1"); return done == 0 })
 }
+
+// TestWritten: what was waited for in vain is found later.
+func TestWritten(t *testing.T) {
+	l := newBarrierLab(t, "c1")
+	for n := 1; n <= 3; n++ {
+		written := l.inVain("c1")
+		l.raised(n)
+		eventually.Succeeds(t, "what was confirmed meanwhile", func() error {
+			l.confirm("c1", l.cfg())
+			return written(over(t), "c1") // which waits for nothing that is written later
+		})
+	}
+}
+
+// TestWrittenToLostDatabases: if both databases were replaced by empty ones, chassis begin again to count.
+func TestWrittenToLostDatabases(t *testing.T) {
+	l := newBarrierLab(t, "c1")
+	var written func(context.Context, string) error
+	for n := 1; n <= 3; n++ {
+		written = l.inVain("c1")
+		l.raised(n)
+	}
+	l.nb.Nbctl("set", "NB_Global", ".", "nb_cfg=0")
+	done := make(chan error, 1)
+	go func() { done <- written(t.Context(), "c1") }()
+	l.raised(1)
+	l.passesWith("c1", "the new databases", done)
+	if got := l.cfg(); got >= 3 {
+		t.Errorf("nb_cfg is %d", got)
+	}
+}
+
+// inVain waits for a chassis in vain, and returns how to continue.
+func (l *barrierLab) inVain(chassis string) func(ctx context.Context, chassis string) error {
+	l.t.Helper()
+	written := l.Written()
+	if err := written(over(l.t), chassis); !errors.Is(err, context.Canceled) {
+		l.t.Fatalf("nothing is confirmed: %v", err)
+	}
+	return written
+}
+
+// over returns a context that has ended.
+func over(t *testing.T) context.Context {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	return ctx
+}

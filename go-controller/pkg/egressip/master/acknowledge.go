@@ -109,14 +109,14 @@ func (c *Controller) othersAnswer(ctx context.Context, but string) bool {
 	}
 	ctx, cancel := context.WithTimeout(ctx, otherChassisTimeout)
 	defer cancel()
-	answers, queried := make(chan error, maxOtherChassis), 0
+	answers, queried, applied := make(chan error, maxOtherChassis), 0, c.deps.Barrier.Written()
 	for _, n := range nodes {
 		chassis := n.Annotations[kube.AnnotationChassisID]
 		if n.Name == but || chassis == "" || queried == maxOtherChassis || c.dead(n.Name) {
 			continue
 		}
 		queried++
-		go func() { answers <- c.deps.Barrier.Wait(ctx, chassis) }()
+		go func() { answers <- applied(ctx, chassis) }()
 	}
 	for range queried {
 		if <-answers == nil {

@@ -45,9 +45,11 @@ const (
 	noRerouteTimeout = 2 * time.Second
 )
 
-// Barrier waits until a chassis has applied everything written before.
+// Barrier tells what chassis have applied.
 type Barrier interface {
-	Wait(ctx context.Context, chassis string) error
+	// Written returns a function that waits until a chassis has applied everything written before the
+	// call of Written. It may be called for several chassis, and again after its ctx has ended.
+	Written() func(ctx context.Context, chassis string) error
 }
 
 // Writer writes rows and reports rows changed by others.

@@ -36,6 +36,7 @@ type podState struct {
 	gate    startGate
 	waits   map[string]bool // the pending waits of the pod
 	reached []reached
+	late    map[string]late // its waits that were in vain
 
 	// The worker owns the following fields: the state in force, and the UID of the pod it belongs to.
 	uid     types.UID
@@ -44,6 +45,7 @@ type podState struct {
 	// written and confirmed are the numbers of the last write of the pod's policies, and of the last
 	// one that its chassis had in force.
 	written, confirmed uint64
+	translated         uint64 // the number of the last write of the pod's translations
 	node               string
 	left               time.Time // when we learned of the pod's deletion; zero: the pod exists
 	former             formerPod
@@ -58,10 +60,13 @@ func (st *podState) begin(applied, now egressip.State) {
 	}
 }
 
-// writes records that policies are about to be replaced, even if the outcome will be unknown.
+// writes records that policies or translations are about to be replaced, even if the outcome will be unknown.
 func (st *podState) writes(now, want egressip.State) {
 	if !now.SamePolicies(want) {
 		st.written++
+	}
+	if !maps.Equal(now.NATs, want.NATs) {
+		st.translated++
 	}
 }
 
@@ -77,12 +82,23 @@ func (st *podState) unconfirmed() bool { return st.written != st.confirmed }
 type reached struct {
 	own      bool // of the pod's own chassis, which has the policies
 	policies map[netip.Addr]egressip.Policy
-	number   uint64 // of the write of the policies
+	number   uint64 // of the write of the policies, or of the translations
 	nats     map[egressip.Site]netip.Addr
 	portGone bool // of the pod's own chassis, which has removed the port of the pod with this UID
 	uid      types.UID
 	// flushed: the previous flows must be flushed from the chassis' datapath, too.
 	flushed bool
+}
+
+// same reports whether waiting for r is waiting for other, too.
+func (r reached) same(other reached) bool {
+	return r.own == other.own && r.number == other.number && !r.portGone && maps.Equal(r.nats, other.nats)
+}
+
+// late is a wait that was in vain: what was waited for, and since when.
+type late struct {
+	reached
+	since *point
 }
 
 // startGate keeps a pod from starting.
@@ -102,7 +118,7 @@ func newPodStates() *podStates {
 func (s *podStates) state(key string) *podState {
 	st := s.byKey[key]
 	if st == nil {
-		st = &podState{waits: map[string]bool{}, applied: egressip.NewState()}
+		st = &podState{waits: map[string]bool{}, late: map[string]late{}, applied: egressip.NewState()}
 		s.byKey[key] = st
 	}
 	return st
@@ -182,6 +198,7 @@ func (s *podStates) observe(st *podState, p *corev1.Pod) (held bool, rest time.D
 		st.succeed()
 		st.uid, st.applied, st.known = kube.PodUID(p), egressip.NewState(), false
 		st.reached = slices.DeleteFunc(st.reached, func(r reached) bool { return !r.portGone })
+		clear(st.late)
 	}
 	st.node, st.left = p.Spec.NodeName, time.Time{}
 	for _, r := range st.reached {
@@ -214,6 +231,7 @@ func (s *podStates) end(st *podState) {
 	defer s.mu.Unlock()
 	st.uid, st.applied, st.known, st.left, st.reached, st.gate = "", egressip.NewState(), false, time.Time{}, nil, startGate{}
 	st.former = formerPod{}
+	clear(st.late)
 }
 
 // pending sets the gate of a pod that is about to get its addresses.
@@ -399,27 +417,34 @@ func (s *podStates) keptPods() []string {
 	return keys
 }
 
-// wait records that a pod waits for something; it returns false if it already does.
-func (s *podStates) wait(key, what string) (*podState, bool) {
+// wait records that a pod waits for something; it returns false if it already does. If it has waited for that in
+// vain, wait returns since when; otherwise nil.
+func (s *podStates) wait(key, what string, r reached) (*podState, *point, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := s.state(key)
 	if st.waits[what] {
-		return nil, false
+		return nil, nil, false
 	}
 	st.waits[what] = true
-	return st, true
+	if last := st.late[what]; last.same(r) {
+		return st, last.since, true
+	}
+	return st, nil, true
 }
 
 // arrived records that pods no longer wait for a chassis. applied reports whether the chassis has
-// their changes in force.
-func (s *podStates) arrived(waiters []waiter, applied bool) {
+// their changes, as of since, in force.
+func (s *podStates) arrived(waiters []waiter, since *point, applied bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range waiters {
 		delete(p.st.waits, p.what)
+		delete(p.st.late, p.what)
 		if applied {
 			p.st.reached = append(p.st.reached, p.reached)
+		} else {
+			p.st.late[p.what] = late{p.reached, since}
 		}
 	}
 }

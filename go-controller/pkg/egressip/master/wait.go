@@ -29,6 +29,14 @@ type awaited struct {
 	self bool
 	// old: the previous flows must be flushed from its datapath, too.
 	old bool
+	// since is what to wait for; nil: everything written so far.
+	since *point
+}
+
+// point is a state of the northbound database.
+type point struct {
+	// applied waits until a chassis has applied it.
+	applied func(ctx context.Context, chassis string) error
 }
 
 // waiter is a pod that waits for a chassis.
@@ -39,14 +47,16 @@ type waiter struct {
 }
 
 // await makes a pod wait for the chassis of a node, unless it already waits for it.
-// Afterwards the pod's key is enqueued again, and also sees changes made meanwhile.
+// Afterwards the pod's key is enqueued again, and also sees changes made meanwhile. A wait that was in vain is
+// continued if the pod needs nothing else: a chassis, or ovn-northd, that takes longer than one wait would
+// otherwise never be seen to apply anything.
 func (c *Controller) await(w waiters, key, node string, r reached) {
 	what := fmt.Sprint(node, r.own, r.portGone, r.uid)
-	st, ok := c.podStates.wait(key, what)
+	st, since, ok := c.podStates.wait(key, what, r)
 	if !ok {
 		return
 	}
-	at := awaited{node: node, self: r.own || r.portGone, old: r.flushed}
+	at := awaited{node: node, self: r.own || r.portGone, old: r.flushed, since: since}
 	w[at] = append(w[at], waiter{key, what, st, r})
 }
 
@@ -58,14 +68,24 @@ func (c *Controller) awaitPlan(w waiters, key string, st *podState, node string,
 	for _, n := range plan.Await {
 		nats := maps.Clone(plan.Want.NATs)
 		maps.DeleteFunc(nats, func(site egressip.Site, _ netip.Addr) bool { return site.Node != n })
-		c.await(w, key, n, reached{nats: nats})
+		c.await(w, key, n, reached{nats: nats, number: st.translated})
 	}
 }
 
 // wait waits for chassis without blocking the worker, and enqueues the keys of the
 // pods again, those of one chassis together.
 func (c *Controller) wait(w waiters) {
-	ctx := c.podStates.context()
+	if len(w) == 0 {
+		return
+	}
+	ctx, now := c.podStates.context(), &point{c.deps.Barrier.Written()}
+	for at, waiters := range maps.Clone(w) {
+		if at.since == nil {
+			delete(w, at)
+			at.since = now
+			w[at] = waiters
+		}
+	}
 	var cleaned []awaited
 	for at := range w {
 		if at.old && !c.dead(at.node) { // a dead node would delay the others
@@ -105,7 +125,7 @@ func (c *Controller) arrived(at awaited, waiters []waiter, err error) []string {
 	if err != nil {
 		klog.V(4).InfoS("Policies are not in force yet", "pods", len(waiters), "node", at.node, "err", err)
 	}
-	c.podStates.arrived(waiters, err == nil)
+	c.podStates.arrived(waiters, at.since, err == nil)
 	keys := make([]string, 0, len(waiters))
 	for _, p := range waiters {
 		keys = append(keys, p.key)
@@ -113,7 +133,7 @@ func (c *Controller) arrived(at awaited, waiters []waiter, err error) []string {
 	return keys
 }
 
-// awaitApplied waits until a chassis has applied everything written before. If the pods' own
+// awaitApplied waits until a chassis has applied what was written. If the pods' own
 // node is gone, it does not wait, since the result does not matter.
 func (c *Controller) awaitApplied(ctx context.Context, at awaited) error {
 	chassis, gone := c.chassis(at.node)
@@ -131,12 +151,16 @@ func (c *Controller) awaitApplied(ctx context.Context, at awaited) error {
 	}
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	err := c.deps.Barrier.Wait(limited, chassis)
+	err := at.since.applied(limited, chassis)
 	if at.self {
 		c.podStates.waited(at.node, limit, err != nil && c.dead(at.node))
 	}
 	if c.deps.Acknowledge > 0 && !at.self && ctx.Err() == nil {
-		c.applies(at.node, err == nil || c.dead(at.node) || !c.othersAnswer(ctx, at.node))
+		blamed := err != nil && !c.dead(at.node) && c.othersAnswer(ctx, at.node)
+		if blamed { // unless it was ovn-northd that took so long
+			err = at.since.applied(limited, chassis)
+		}
+		c.applies(at.node, !blamed || err == nil)
 	}
 	if err != nil || !at.old {
 		return err

@@ -76,9 +76,33 @@ type barrier struct {
 	changed chan struct{}
 	waits   int
 	asked   map[string]int
+	lag     time.Duration // that everything takes to be applied
 }
 
-func (b *barrier) Wait(ctx context.Context, chassis string) error {
+func (b *barrier) Written() func(ctx context.Context, chassis string) error {
+	b.mu.Lock()
+	at := time.Now().Add(b.lag)
+	b.mu.Unlock()
+	return func(ctx context.Context, chassis string) error {
+		if rest := time.Until(at); rest > 0 {
+			select {
+			case <-time.After(rest):
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		return b.wait(ctx, chassis)
+	}
+}
+
+// lags sets how long everything that is written from now on takes to be applied.
+func (b *barrier) lags(by time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.lag = by
+}
+
+func (b *barrier) wait(ctx context.Context, chassis string) error {
 	b.mu.Lock()
 	b.asked[chassis]++
 	b.mu.Unlock()
