@@ -23,10 +23,10 @@ import (
 )
 
 // externalGateways adds the master side of external gateways and returns the informers to start.
-// pods assigns the pods' addresses. rerouted are the pods that other egress features steer. If
+// pods assigns the pods' addresses. routed gets the pods with gateways, rerouted are the pods that other egress features steer. If
 // external gateways are not enabled, their rows are removed.
 func (m *master) externalGateways(
-	core informers.SharedInformerFactory, pods *podmaster.Controller, rerouted ...*noreroute.PodSet,
+	core informers.SharedInformerFactory, pods *podmaster.Controller, routed *noreroute.PodSet, rerouted ...*noreroute.PodSet,
 ) ([]starter, error) {
 	if !m.env.Config.Features.MultiExternalGateway {
 		m.runners["external gateways"] = &featureCleanup{feature: externalroute.Feature, writer: m.writer}
@@ -50,6 +50,7 @@ func (m *master) externalGateways(
 		Config:     externalGatewayConfig(m.env.Config),
 		Recorder:   m.recorder,
 		Rerouted:   rerouted,
+		Routed:     routed,
 	}
 	if m.tracker != nil { // it runs if other features place something on nodes
 		deps.Health = m.tracker

@@ -194,6 +194,13 @@ func (m *master) build() ([]starter, error) {
 		egress = ips
 	}
 	start = append(start, own...)
+	var servicePods *noreroute.PodSet
+	routed := noreroute.NewPodSet()
+	matched := []podmaster.Matched{routed}
+	if cfg.Features.EgressService {
+		servicePods = noreroute.NewPodSet()
+		matched = append(matched, servicePods)
+	}
 	pods, err := podmaster.New(podmaster.Deps{
 		Client:   m.env.Kube,
 		Pods:     core.Core().V1().Pods(),
@@ -201,8 +208,9 @@ func (m *master) build() ([]starter, error) {
 		Writer:   m.writer,
 		Recorder: m.recorder,
 		// With external gateways, their controller decides which pods are translated.
-		Config: pod.Config{DisableSNATMultipleGWs: cfg.Gateway.DisableSNATMultipleGWs && !cfg.Features.MultiExternalGateway},
-		Egress: egress,
+		Config:  pod.Config{DisableSNATMultipleGWs: cfg.Gateway.DisableSNATMultipleGWs && !cfg.Features.MultiExternalGateway},
+		Egress:  egress,
+		Matched: matched,
 	})
 	if err != nil {
 		return nil, err
@@ -213,9 +221,7 @@ func (m *master) build() ([]starter, error) {
 	m.runners["pods"] = pods
 	m.localSNATs = pods.Attempted()
 
-	var servicePods *noreroute.PodSet
 	if cfg.Features.EgressService {
-		servicePods = noreroute.NewPodSet()
 		own, c, err := m.egressServices(core, servicePods)
 		if err != nil {
 			return nil, err
@@ -229,7 +235,7 @@ func (m *master) build() ([]starter, error) {
 	if err := m.services(core, ipPods, servicePods); err != nil {
 		return nil, err
 	}
-	more, err := m.externalGateways(core, pods, ipPods, servicePods)
+	more, err := m.externalGateways(core, pods, routed, ipPods, servicePods)
 	if err != nil {
 		return nil, err
 	}

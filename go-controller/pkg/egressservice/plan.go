@@ -187,6 +187,9 @@ func SteeringOf(rows []nb.Row) Steering {
 	return now
 }
 
+// Addrs returns the pods' addresses.
+func (s Steering) Addrs() []netip.Addr { return slices.SortedFunc(maps.Keys(s), netip.Addr.Compare) }
+
 // Rows returns the policies that are to exist now, given the existing
 // ones. Until the host has acknowledged its rules, no new traffic is led to it: steered
 // traffic stays steered, to the previous host if necessary, and other traffic stays

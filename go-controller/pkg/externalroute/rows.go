@@ -181,6 +181,22 @@ func (f *family) pod(a netip.Addr, hops []Hop, rerouted bool) {
 	}
 }
 
+// Routed returns the addresses of the pods that the rows of a node route to gateways.
+func Routed(rows []nb.Row) []netip.Addr {
+	var addrs []netip.Addr
+	for _, r := range rows {
+		route, ok := r.Model.(*nbdb.LogicalRouterStaticRoute)
+		if !ok {
+			continue
+		}
+		if p, err := netip.ParsePrefix(route.IPPrefix); err == nil {
+			addrs = append(addrs, p.Addr())
+		}
+	}
+	slices.SortFunc(addrs, netip.Addr.Compare)
+	return slices.Compact(addrs) // a pod has a route for each of its gateways
+}
+
 func (f *family) route(a netip.Addr, h Hop) {
 	f.via[a] = append(f.via[a], h.Addr)
 	row := nb.Row{

@@ -119,6 +119,9 @@ func New(deps Deps) (*Controller, error) {
 		acks:              map[string]v1.ProgrammedStatus{},
 		ackTimeouts:       health.NewAckTimeouts(deps.Acknowledge),
 	}
+	for _, key := range nb.Objects(deps.Writer, egressservice.Feature) { // of the leader before
+		deps.Pods.Set(key, egressservice.SteeringOf(deps.Writer.Rows(egressservice.Owner(key))).Addrs())
+	}
 	c.placement = queue.New("egressservice-placement", c.place)
 	c.services = queue.New(egressservice.Feature, c.reconcile)
 	c.labels = queue.New("egressservice-labels", c.label)

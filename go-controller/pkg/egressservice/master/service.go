@@ -3,9 +3,7 @@ package master
 import (
 	"context"
 	"fmt"
-	"maps"
 	"net/netip"
-	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -146,8 +144,7 @@ func (c *Controller) gone(node string) bool {
 // applyRows writes the policies of pods. The pods' traffic to nodes is exempt from the
 // policies as long as there are any.
 func (c *Controller) applyRows(ctx context.Context, key string, pods []netip.Addr, now egressservice.Steering, rows []nb.Row) error {
-	had := slices.SortedFunc(maps.Keys(now), netip.Addr.Compare)
-	c.deps.Pods.Set(key, noreroute.Union(pods, had))
+	c.deps.Pods.Set(key, noreroute.Union(pods, now.Addrs()))
 	limited, cancel := context.WithTimeout(ctx, noRerouteTimeout)
 	defer cancel()
 	if err := c.deps.Pods.Await(limited, key); err != nil {

@@ -147,6 +147,9 @@ func (w *world) start() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	for _, key := range nb.Objects(w.db, egressservice.Feature) {
+		w.published(key, w.db.Rows(egressservice.Owner(key)))
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	nodes, err := w.acknowledge(ctx, in)
 	if err != nil {
@@ -248,6 +251,7 @@ type writer struct {
 }
 
 func (n writer) Apply(ctx context.Context, o nb.Owner, rows []nb.Row) (nb.Stats, error) {
+	n.w.published(o.Object, n.Rows(o), rows)
 	stats, err := n.Writer.Apply(ctx, o, rows)
 	if !stats.Zero() {
 		n.w.mu.Lock()
@@ -255,6 +259,18 @@ func (n writer) Apply(ctx context.Context, o nb.Owner, rows []nb.Row) (nb.Stats,
 		n.w.log = append(n.w.log, fmt.Sprintf("policies of %s +%d ~%d -%d", o.Object, stats.Inserted, stats.Updated, stats.Deleted))
 	}
 	return stats, err
+}
+
+// published checks that the published pods include those of rows: other pods must not have their addresses.
+func (w *world) published(key string, all ...[]nb.Row) {
+	w.t.Helper()
+	for _, rows := range all {
+		for _, a := range egressservice.SteeringOf(rows).Addrs() {
+			if !w.pods.Has(a) {
+				w.t.Errorf("%s has policies for %s, which is not published", key, a)
+			}
+		}
+	}
 }
 
 // hosts returns the host of an EgressService according to the status, the policies (with the

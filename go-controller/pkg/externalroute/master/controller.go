@@ -69,6 +69,8 @@ type Deps struct {
 	// Rerouted are the pods that EgressIPs and EgressServices steer; nil for
 	// features that are not enabled.
 	Rerouted []*noreroute.PodSet
+	// Routed receives, by node, the addresses of the pods that have routes to gateways, or are about to have them.
+	Routed *noreroute.PodSet
 }
 
 // Controller handles the external gateways of the cluster.
@@ -144,6 +146,9 @@ func New(deps Deps) (*Controller, error) {
 	}))
 	if err != nil {
 		return nil, err
+	}
+	for _, node := range nb.Objects(deps.Writer, externalroute.Feature) { // of the leader before
+		deps.Routed.Set(node, externalroute.Routed(deps.Writer.Rows(externalroute.Owner(node))))
 	}
 	c.decide = queue.New("externalroute-decide", c.reconcileAll)
 	c.nodes = queue.New(externalroute.Feature, c.reconcileNodes)

@@ -18,6 +18,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/externalroute"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
 )
 
@@ -249,6 +250,7 @@ func (c *Controller) reconcileNodes(ctx context.Context, name string) error {
 	for n := range nodes {
 		if o := externalroute.Owner(n); errs[o] == nil {
 			c.sessions.wrote(n, destinations(want[o]))
+			c.deps.Routed.Set(n, externalroute.Routed(want[o]))
 		}
 		c.awaitEnd(ctx, n)
 	}
@@ -341,22 +343,40 @@ func (c *Controller) nodeRows(name string, plan externalroute.Plan) ([]nb.Row, e
 		}
 		snap.Ending[a] = true // on its previous port or from its previous address
 	}
-	var addrs []netip.Addr
-	served := map[string]bool{}
-	for _, p := range kube.PodsOn(c.pods, name) {
-		if len(plan.Hops[p.Namespace]) > 0 {
-			served[p.Namespace] = true
-		}
-		if !c.deps.Config.DisableSNATMultipleGWs && len(plan.Hops[p.Namespace]) == 0 {
-			continue // pods of this namespace have no rows
-		}
-		pod := externalroute.Pod{Key: kube.PodKey(p), Namespace: p.Namespace, Addrs: c.deps.Given(kube.PodKey(p), kube.PodUID(p))}
-		snap.Pods = append(snap.Pods, pod)
-		addrs = append(addrs, pod.Addrs...)
-	}
+	pods, served := c.podsWithRows(name, plan)
 	c.notePlanned(name, served)
+	// Once a pod's addresses are in the set, no other pod gets them; before, the pod may have lost them.
+	c.deps.Routed.Set(name, noreroute.Union(externalroute.Routed(rows), c.given(pods...)))
+	var addrs []netip.Addr
+	for _, p := range pods {
+		snap.Pods = append(snap.Pods, externalroute.Pod{Key: kube.PodKey(p), Namespace: p.Namespace, Addrs: c.given(p)})
+		addrs = append(addrs, snap.Pods[len(snap.Pods)-1].Addrs...)
+	}
 	snap.Rerouted = c.steered.of(name, addrs)
 	rows = externalroute.NodeRows(c.deps.Config, plan, snap)
 	c.sessions.write(name, chassis, have, destinations(rows))
 	return rows, nil
+}
+
+// podsWithRows returns the pods on a node that may have rows, and which of their namespaces have gateways.
+func (c *Controller) podsWithRows(node string, plan externalroute.Plan) (pods []*corev1.Pod, served map[string]bool) {
+	served = map[string]bool{}
+	for _, p := range kube.PodsOn(c.pods, node) {
+		if len(plan.Hops[p.Namespace]) > 0 {
+			served[p.Namespace] = true
+		}
+		if c.deps.Config.DisableSNATMultipleGWs || served[p.Namespace] {
+			pods = append(pods, p)
+		}
+	}
+	return pods, served
+}
+
+// given returns the addresses assigned to pods.
+func (c *Controller) given(pods ...*corev1.Pod) []netip.Addr {
+	var addrs []netip.Addr
+	for _, p := range pods {
+		addrs = append(addrs, c.deps.Given(kube.PodKey(p), kube.PodUID(p))...)
+	}
+	return addrs
 }

@@ -25,6 +25,7 @@ import (
 	routefake "github.com/ovnkube/ovnkube/go-controller/pkg/generated/adminpolicybasedroute/clientset/versioned/fake"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/adminpolicybasedroute/informers/externalversions"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
@@ -44,6 +45,7 @@ type world struct {
 	routes *routefake.Clientset
 	nb     Writer
 	pods   *noreroute.PodSet
+	routed *noreroute.PodSet // of the running master
 	events *record.FakeRecorder
 	config externalroute.Config
 	faults *fakeapi.Faults // of the API, or nil
@@ -90,13 +92,14 @@ func (w *world) patchCount() int {
 func (w *world) start() *Controller {
 	w.t.Helper()
 	core := kube.LateMirrors(informers.NewSharedInformerFactory(w.kube, fakeapi.NoResync), nil)
+	w.routed = noreroute.NewPodSet()
 	own := externalversions.NewSharedInformerFactory(w.routes, fakeapi.NoResync)
 	deps := Deps{
 		Given: w.given,
-		Kube:  w.kube, Routes: w.routes, Writer: w.nb, Config: w.config, Recorder: w.events,
+		Kube:  w.kube, Routes: w.routes, Writer: publishing{w.nb, w}, Config: w.config, Recorder: w.events,
 		Policies:   own.AdminPolicyBasedRoute().V1().AdminPolicyBasedExternalRoutes(),
 		Namespaces: core.Core().V1().Namespaces(), Pods: core.Core().V1().Pods(), Nodes: core.Core().V1().Nodes(),
-		Rerouted: []*noreroute.PodSet{nil, w.pods}, Barrier: w.barrier,
+		Rerouted: []*noreroute.PodSet{nil, w.pods}, Barrier: w.barrier, Routed: w.routed,
 	}
 	if w.health != nil {
 		w.health.Unsubscribe()
@@ -105,6 +108,9 @@ func (w *world) start() *Controller {
 	c, err := New(deps)
 	if err != nil {
 		w.t.Fatal(err)
+	}
+	for _, node := range nb.Objects(w.nb, externalroute.Feature) {
+		w.published(node, w.nb.Rows(externalroute.Owner(node)))
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	w.faults.Start(ctx, w.t, w.kube, core)
@@ -124,6 +130,31 @@ func (w *world) start() *Controller {
 		eventually.Receive(w.t, "the start to be over", seeded)
 	}
 	return c
+}
+
+// published checks that the published pods include those that the rows of a node route: other pods must not have their addresses.
+func (w *world) published(node string, all ...[]nb.Row) {
+	w.t.Helper()
+	for _, rows := range all {
+		for _, a := range externalroute.Routed(rows) {
+			if !w.routed.Has(a) {
+				w.t.Errorf("node %s has routes for %s, which is not published", node, a)
+			}
+		}
+	}
+}
+
+// publishing is a Writer that calls published with all rows before and after each change.
+type publishing struct {
+	Writer
+	w *world
+}
+
+func (p publishing) ApplyAll(ctx context.Context, want map[nb.Owner][]nb.Row) (nb.Stats, map[nb.Owner]error) {
+	for o, rows := range want {
+		p.w.published(o.Object, p.Rows(o), rows)
+	}
+	return p.Writer.ApplyAll(ctx, want)
 }
 
 func (w *world) String() string {

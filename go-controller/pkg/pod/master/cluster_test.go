@@ -22,6 +22,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbfake"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/pod"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
@@ -36,6 +37,7 @@ type cluster struct {
 	writer Writer // nb, or another one set by a test
 	events *record.FakeRecorder
 	egress Egress // nil: none
+	others *noreroute.PodSet
 	ctl    *Controller
 	uid    int
 	pods   corelisters.PodLister // of the running controller
@@ -45,7 +47,7 @@ type cluster struct {
 
 func newCluster(t *testing.T) *cluster {
 	c := &cluster{
-		t: t, cs: fakeapi.NewClientset(), nb: nbfake.New(), events: record.NewFakeRecorder(10000),
+		t: t, cs: fakeapi.NewClientset(), nb: nbfake.New(), events: record.NewFakeRecorder(10000), others: noreroute.NewPodSet(),
 	}
 	c.writer = c.nb
 	fakeapi.Strict(c.cs)
@@ -64,7 +66,7 @@ func (c *cluster) start(cfg pod.Config) {
 	c.pods = factory.Core().V1().Pods().Lister()
 	ctl, err := New(Deps{
 		Client: c.cs, Pods: factory.Core().V1().Pods(), Nodes: factory.Core().V1().Nodes(),
-		Writer: c.writer, Recorder: c.events, Config: cfg, Egress: c.egress,
+		Writer: c.writer, Recorder: c.events, Config: cfg, Egress: c.egress, Matched: []Matched{c.others},
 	})
 	if err != nil {
 		c.t.Fatal(err)

@@ -47,10 +47,20 @@ type Egress interface {
 	OnPass(f func(pod string))
 }
 
+// Matched are the addresses by which the rows of an egress feature match packets, or are about to. It is safe
+// for concurrent use.
+type Matched interface {
+	Has(a netip.Addr) bool
+	// Addrs returns all addresses.
+	Addrs() (addrs []netip.Addr, complete bool)
+	// SubscribeAddrs registers a function that is called with added and removed addresses.
+	SubscribeAddrs(f func(addrs []netip.Addr))
+}
+
 // Writer writes rows and reports rows changed by others.
 type Writer = nb.Database
 
-// Deps are the dependencies of the controller; all fields except Egress are required.
+// Deps are the dependencies of the controller; all fields except Egress and Matched are required.
 type Deps struct {
 	Client   kubernetes.Interface
 	Pods     coreinformers.PodInformer // of all nodes
@@ -60,6 +70,9 @@ type Deps struct {
 	Config   pod.Config
 	// Egress is nil if pods always leave with the addresses of their nodes.
 	Egress Egress
+	// Matched are the addresses in the rows of features other than Egress. Those of an earlier leader's rows must be
+	// in it before Run is called.
+	Matched []Matched
 }
 
 // Controller runs the pods' part of the network.
@@ -83,7 +96,7 @@ type Controller struct {
 	// replaced are, by key, the pods whose annotation was written but which the
 	// lister may not show yet.
 	replaced map[string]replaced
-	// used are the holders whose ports are removed but whose addresses Egress may still use.
+	// used are the holders whose ports are removed but whose addresses egress features may still use.
 	used map[pod.Holder]bool
 }
 
@@ -103,6 +116,9 @@ func New(d Deps) (*Controller, error) {
 	}
 	if d.Egress != nil {
 		d.Egress.OnPass(c.unused)
+	}
+	for _, m := range d.Matched {
+		m.SubscribeAddrs(c.unmatched)
 	}
 	c.queue = queue.New("pod", c.reconcile)
 	if err := kube.IndexPodNodes(d.Pods.Informer()); err != nil {
@@ -143,7 +159,7 @@ func (c *Controller) Attempted() <-chan struct{} { return c.queue.Attempted() }
 // need a network and all owners of rows.
 func (c *Controller) seeds() []string {
 	owners := nb.Objects(c.Writer, pod.Feature)
-	stale, used := c.stalePorts(owners), c.usedAddresses()
+	stale, used := c.stalePorts(owners), c.usedAddresses(owners)
 	nodes, _ := c.nodes.List(labels.Everything()) // reads memory and cannot fail
 	for _, n := range nodes {
 		c.adopt(n.Name, stale...)

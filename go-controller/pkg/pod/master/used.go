@@ -1,6 +1,7 @@
 package master
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -8,20 +9,27 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// Egress may keep rows with the addresses of a deleted pod for a while. Until these are gone, the pod keeps its addresses:
-// they would steer the traffic of another pod that had one of them.
+// Egress features may keep rows with the addresses of a deleted pod for a while. Until these are gone, the pod keeps its
+// addresses: they would steer the traffic of another pod that had one of them.
 
-// uses reports whether Egress may still use the addresses of a holder whose port is removed. If so, unused enqueues its pod when that ends.
+// uses reports whether egress features may still use the addresses of a holder whose port is removed. If so, unused or unmatched
+// enqueues its pod when that ends.
 func (c *Controller) uses(h pod.Holder) bool {
-	if c.Egress == nil {
-		return false
-	}
-	c.setUsed(h, true) // before asking, so that unused finds it
-	if c.Egress.Uses(h.Key, c.alloc.Addrs(h)) {
+	c.setUsed(h, true) // before asking, so that unused and unmatched find it
+	if c.inRows(h) {
 		return true
 	}
 	c.setUsed(h, false)
 	return false
+}
+
+// inRows reports whether any egress feature uses an address of a holder.
+func (c *Controller) inRows(h pod.Holder) bool {
+	addrs := c.alloc.Addrs(h)
+	if c.Egress != nil && c.Egress.Uses(h.Key, addrs) {
+		return true
+	}
+	return slices.ContainsFunc(c.Matched, func(m Matched) bool { return slices.ContainsFunc(addrs, m.Has) })
 }
 
 func (c *Controller) setUsed(h pod.Holder, used bool) {
@@ -38,17 +46,27 @@ func (c *Controller) isUsed(h pod.Holder) bool {
 	return c.used[h]
 }
 
-// unused enqueues a pod if Egress no longer uses the addresses of one of its incarnations.
+// unused enqueues a pod if egress features no longer use the addresses of one of its incarnations.
 func (c *Controller) unused(key string) {
-	if slices.ContainsFunc(c.alloc.Others(pod.Holder{Key: key}), func(h pod.Holder) bool {
-		return c.isUsed(h) && !c.Egress.Uses(key, c.alloc.Addrs(h))
-	}) {
+	if slices.ContainsFunc(c.alloc.Others(pod.Holder{Key: key}), func(h pod.Holder) bool { return c.isUsed(h) && !c.inRows(h) }) {
 		c.queue.Enqueue(key)
 	}
 }
 
+// unmatched is unused for the holders of addresses.
+func (c *Controller) unmatched(addrs []netip.Addr) {
+	c.mu.Lock()
+	holders := slices.Collect(maps.Keys(c.used))
+	c.mu.Unlock()
+	for _, h := range holders {
+		if slices.ContainsFunc(c.alloc.Addrs(h), func(a netip.Addr) bool { return slices.Contains(addrs, a) }) {
+			c.unused(h.Key)
+		}
+	}
+}
+
 // portRemoved reports whether the port of a pod's incarnations other than except is removed, and this has been reported: the
-// port that exists is that of except, or there is none and only Egress still uses their addresses.
+// port that exists is that of except, or there is none and only egress features still use their addresses.
 func (c *Controller) portRemoved(except pod.Holder) bool {
 	rows := c.Writer.Rows(pod.Owner(except.Key))
 	if len(rows) > 0 {
@@ -59,23 +77,44 @@ func (c *Controller) portRemoved(except pod.Holder) bool {
 	return len(others) > 0 && !slices.ContainsFunc(others, func(h pod.Holder) bool { return !c.isUsed(h) })
 }
 
-// usedAddress is an address of a deleted pod that Egress still used when this master started.
+// usedAddress is an address of a deleted pod that egress features still used when this master started.
 type usedAddress struct {
 	pod.Holder
 	addr netip.Addr
 }
 
-// usedAddresses returns the addresses that Egress uses for pods without a port that has them.
-func (c *Controller) usedAddresses() []usedAddress {
-	if c.Egress == nil {
-		return nil
-	}
+// usedAddresses returns the addresses that egress features use for pods without a port that has them. owners are the keys of all ports.
+func (c *Controller) usedAddresses(owners []string) []usedAddress {
 	var used []usedAddress
-	for key, addrs := range c.Egress.Used() {
-		given := pod.AddressesFor(c.Writer.Rows(pod.Owner(key)), "")
+	add := func(key string, a netip.Addr) {
+		used = append(used, usedAddress{pod.Holder{Key: key, UID: "formerly " + a.String()}, a})
+	}
+	known := map[netip.Addr]bool{}
+	if c.Egress != nil {
+		for key, addrs := range c.Egress.Used() {
+			given := pod.AddressesFor(c.Writer.Rows(pod.Owner(key)), "")
+			for _, a := range addrs {
+				if !slices.Contains(given, a) {
+					known[a] = true
+					add(key, a)
+				}
+			}
+		}
+	}
+	if len(c.Matched) == 0 {
+		return used
+	}
+	for _, key := range owners {
+		for _, a := range pod.AddressesFor(c.Writer.Rows(pod.Owner(key)), "") {
+			known[a] = true
+		}
+	}
+	for _, m := range c.Matched {
+		addrs, _ := m.Addrs()
 		for _, a := range addrs {
-			if !slices.Contains(given, a) {
-				used = append(used, usedAddress{pod.Holder{Key: key, UID: "formerly " + a.String()}, a})
+			if !known[a] {
+				known[a] = true
+				add("/"+a.String(), a) // its pod is unknown
 			}
 		}
 	}
@@ -91,7 +130,13 @@ func (c *Controller) reserveUsed(node string, used []usedAddress) {
 			claims = append(claims, pod.Claim{Holder: u.Holder, Addrs: network.Addrs})
 		}
 	}
-	if len(claims) > 0 {
-		c.alloc.SetNode(node, subnets, claims)
+	if len(claims) == 0 {
+		return
+	}
+	c.alloc.SetNode(node, subnets, claims)
+	for _, claim := range claims {
+		if c.alloc.IsReserved(claim.Holder) {
+			c.setUsed(claim.Holder, true)
+		}
 	}
 }

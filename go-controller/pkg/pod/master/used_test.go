@@ -28,54 +28,64 @@ func TestAddressStillUsed(t *testing.T) {
 		{"created again on another node, and the master is restarted", "m", true},
 		{"created again on the same node", "n", false},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newCluster(t)
+		for feature, start := range map[string]func(w *cluster) (use func(addrs ...netip.Addr)){
+			"EgressIP": func(w *cluster) func(addrs ...netip.Addr) {
 				egress := &steering{writer: w.nb}
 				w.egress = egress
-				deleted := &deletions{Writer: w.nb}
-				w.writer = deleted
-				w.addNode("n", "10.244.1.0/29") // .3 to .6
-				w.addNode("m", "10.244.2.0/24")
-				w.start(pod.Config{})
-				for i := range 4 {
-					w.addPod(fmt.Sprint("web", i), "n")
-				}
-				fakeapi.Settle()
-				freed := w.port("web1")
-				egress.use("ns/web1", netip.MustParseAddr(freed))
-				w.addPod("late", "n")
-				fakeapi.Settle()
-				w.deletePod("web1")
-				fakeapi.Settle()
-				if c.again != "" {
-					w.addPod("web1", c.again)
-					fakeapi.Settle()
-				}
-				if c.restarted {
-					w.stop()
+				return func(addrs ...netip.Addr) { egress.use("ns/web1", addrs...) }
+			},
+			"others": func(w *cluster) func(addrs ...netip.Addr) {
+				return func(addrs ...netip.Addr) { w.others.Set("ns/service", addrs) }
+			},
+		} {
+			t.Run(feature+", "+c.name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					w := newCluster(t)
+					use := start(w)
+					deleted := &deletions{Writer: w.nb}
+					w.writer = deleted
+					w.addNode("n", "10.244.1.0/29") // .3 to .6
+					w.addNode("m", "10.244.2.0/24")
 					w.start(pod.Config{})
+					for i := range 4 {
+						w.addPod(fmt.Sprint("web", i), "n")
+					}
 					fakeapi.Settle()
-				}
-				again := map[string]string{"": "-", "n": "-", "m": "10.244.2.3"}[c.again]
-				if late, web := w.port("late"), w.port("web1"); late != "-" || web != again {
-					t.Errorf("the pods get %s and %s, want none and %s\n%s", late, web, again, w.nb.Dump())
-				}
-				attached := len(egress.attached)
-				egress.use("ns/web1")
-				fakeapi.Settle()
-				if late, web := w.port("late"), w.port("web1"); late != freed && (web != freed || c.again != "n") || again != "-" && web != again {
-					t.Errorf("in the end the pods get %s and %s\n%s", late, web, w.nb.Dump())
-				}
-				if more := len(egress.attached) - attached; more > 4 { // each again after the event of its annotation
-					t.Errorf("%d ports written, want those of the waiting pods", more)
-				}
-				if n := deleted.n.Load(); n != 1 {
-					t.Errorf("ports of web1 were deleted %d times, want that of the former pod only", n)
-				}
-				w.stop()
+					freed := w.port("web1")
+					use(netip.MustParseAddr(freed))
+					w.addPod("late", "n")
+					fakeapi.Settle()
+					w.deletePod("web1")
+					fakeapi.Settle()
+					if c.again != "" {
+						w.addPod("web1", c.again)
+						fakeapi.Settle()
+					}
+					if c.restarted {
+						w.stop()
+						w.start(pod.Config{})
+						fakeapi.Settle()
+					}
+					again := map[string]string{"": "-", "n": "-", "m": "10.244.2.3"}[c.again]
+					if late, web := w.port("late"), w.port("web1"); late != "-" || web != again {
+						t.Errorf("the pods get %s and %s, want none and %s\n%s", late, web, again, w.nb.Dump())
+					}
+					written := w.nb.Writes()
+					use()
+					fakeapi.Settle()
+					if late, web := w.port("late"), w.port("web1"); late != freed && (web != freed || c.again != "n") || again != "-" && web != again {
+						t.Errorf("in the end the pods get %s and %s\n%s", late, web, w.nb.Dump())
+					}
+					if more := w.nb.Writes() - written; more != 1 {
+						t.Errorf("%d ports written, want that of the waiting pod", more)
+					}
+					if n := deleted.n.Load(); n != 1 {
+						t.Errorf("ports of web1 were deleted %d times, want that of the former pod only", n)
+					}
+					w.stop()
+				})
 			})
-		})
+		}
 	}
 }
 
