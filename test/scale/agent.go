@@ -190,7 +190,7 @@ func (a *agentBench) start(ctx context.Context, phase string) error {
 		return err
 	}
 	done = time.Now()
-	idle, err := a.awaitIdle(ctx, a.agent.Process, m.at)
+	idle, err := a.awaitIdle(ctx, a.agent.Process, 0, m.at)
 	if err != nil {
 		return err
 	}

@@ -32,6 +32,8 @@ type bench struct {
 	clients load.Clients
 	agents  *agents.Agents
 	master  *plane.Master
+	// controllers is how many controllers of a master say when they have started.
+	controllers int
 	// idle is the share of a CPU that the master uses when idle.
 	idle float64
 }

@@ -99,7 +99,7 @@ func (b *bench) leaderChange(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := b.awaitIdle(ctx, next.Process, time.Now()); err != nil {
+	if _, err := b.awaitIdle(ctx, next.Process, 0, time.Now()); err != nil {
 		return err
 	}
 	leader := b.master
@@ -113,7 +113,7 @@ func (b *bench) leaderChange(ctx context.Context) error {
 		return err
 	}
 	elected := time.Now()
-	done, err := b.awaitIdle(ctx, next.Process, elected)
+	done, err := b.awaitIdle(ctx, next.Process, b.controllers, elected)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package plane
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -52,6 +53,9 @@ type Process struct {
 	cmd  *exec.Cmd
 	done chan struct{} // closed when it has ended
 	log  string
+	// read is how much of log Tried has read, or earlier processes have written; tried is what it has counted.
+	read  int64
+	tried int
 }
 
 // start runs a program under a name, and writes its output to a file in dir.
@@ -62,6 +66,9 @@ func start(dir, name, program string, args ...string) (*Process, error) {
 		return nil, err
 	}
 	defer log.Close()
+	if p.read, err = log.Seek(0, io.SeekEnd); err != nil {
+		return nil, err
+	}
 	p.cmd = exec.Command(program, args...)
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	if err := p.cmd.Start(); err != nil {
@@ -94,6 +101,27 @@ func (p *Process) Failed() error {
 	default:
 		return nil
 	}
+}
+
+// Tried returns how many controllers of an ovnkube say in its log that they have reconciled once everything that they found when
+// they started. It must not be called concurrently.
+func (p *Process) Tried() (int, error) {
+	file, err := os.Open(p.log)
+	if err != nil {
+		return 0, err
+	}
+	defer file.Close()
+	if _, err := file.Seek(p.read, io.SeekStart); err != nil {
+		return 0, err
+	}
+	text, err := io.ReadAll(file)
+	if err != nil {
+		return 0, err
+	}
+	text = text[:bytes.LastIndexByte(text, '\n')+1] // complete lines
+	p.read += int64(len(text))
+	p.tried += bytes.Count(text, []byte("\"All start-up keys tried\""))
+	return p.tried, nil
 }
 
 // lastLine returns the last line of a program's output.

@@ -3,6 +3,7 @@ package plane
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -55,5 +56,27 @@ func TestUse(t *testing.T) {
 	})
 	if now, peak := p.Memory(); err != nil || now == 0 || peak < now {
 		t.Errorf("memory %d, at most %d: %v", now, peak, err)
+	}
+}
+
+// TestTried: a process counts its own lines, each of them once, whatever an earlier process has written to the same log.
+func TestTried(t *testing.T) {
+	const line = `echo "x.go:1] \"All start-up keys tried\" controller=\"pod\""`
+	dir := t.TempDir()
+	for _, lines := range []int{1, 3} {
+		p, err := start(dir, "ovnkube", "sh", "-c", strings.Repeat(line+"; ", lines)+"printf 'All start-up'; exec sleep 60")
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = Until(t.Context(), "the lines", func() error {
+			if n, err := p.Tried(); err != nil || n != lines {
+				return fmt.Errorf("%d lines of %d: %v", n, lines, err)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		p.Kill()
 	}
 }
