@@ -73,6 +73,13 @@ func (l *AckTimeouts) SetPending(object string, acks []PendingAck) (timedOut []s
 	return slices.Compact(timedOut), again
 }
 
+// IsPending reports whether anything is pending for an object.
+func (l *AckTimeouts) IsPending(object string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.pending[object]) > 0
+}
+
 // deadline returns when a node times out if an acknowledgement has been pending since; mu is held.
 func (l *AckTimeouts) deadline(node string, since time.Time) time.Time {
 	deadline, last := since.Add(l.limit), since.Add(busy*l.limit)

@@ -86,6 +86,13 @@ func (c *Controller) live(name string) (topology.Node, bool) {
 	return c.candidate(n), true
 }
 
+// waitsFor records that a wait for the chassis of a node begins. Only its end may blame the node.
+func (c *Controller) waitsFor(node string) {
+	if !c.stuckChassis.IsPending(node) {
+		c.stuckChassis.SetPending(node, []health.PendingAck{{Node: node, What: "apply"}})
+	}
+}
+
 // applies records whether the ovn-controller of a node applies changes. A node is only blamed
 // while another one answers: otherwise the databases, or this process, are the cause.
 func (c *Controller) applies(node string, does bool) {

@@ -90,9 +90,10 @@ type reached struct {
 	flushed bool
 }
 
-// same reports whether waiting for r is waiting for other, too.
+// same reports whether r and other are the same rows, written at the same time.
 func (r reached) same(other reached) bool {
-	return r.own == other.own && r.number == other.number && !r.portGone && maps.Equal(r.nats, other.nats)
+	return r.own == other.own && r.number == other.number && !r.portGone && maps.Equal(r.nats, other.nats) &&
+		egressip.State{Policies: r.policies}.SamePolicies(egressip.State{Policies: other.policies})
 }
 
 // late is a wait that was in vain: what was waited for, and since when.
@@ -205,7 +206,9 @@ func (s *podStates) observe(st *podState, p *corev1.Pod) (held bool, rest time.D
 		if r.own {
 			st.applied.Policies, st.confirmed = r.policies, r.number
 		}
-		maps.Copy(st.applied.NATs, r.nats)
+		if r.number == st.translated { // otherwise they were changed meanwhile, perhaps back, and are waited for anew
+			maps.Copy(st.applied.NATs, r.nats)
+		}
 		st.former.gone = st.former.gone || r.of(st.former.uid)
 	}
 	st.reached = nil

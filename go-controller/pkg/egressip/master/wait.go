@@ -147,7 +147,7 @@ func (c *Controller) awaitApplied(ctx context.Context, at awaited) error {
 	}
 	if c.deps.Acknowledge > 0 && !at.self {
 		limit = min(limit, c.deps.Acknowledge)
-		c.applies(at.node, false)
+		c.waitsFor(at.node)
 	}
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -158,7 +158,9 @@ func (c *Controller) awaitApplied(ctx context.Context, at awaited) error {
 	if c.deps.Acknowledge > 0 && !at.self && ctx.Err() == nil {
 		blamed := err != nil && !c.dead(at.node) && c.othersAnswer(ctx, at.node)
 		if blamed { // unless it was ovn-northd that took so long
-			err = at.since.applied(limited, chassis)
+			extra, end := context.WithTimeout(ctx, otherChassisTimeout)
+			err = at.since.applied(extra, chassis)
+			end()
 		}
 		c.applies(at.node, !blamed || err == nil)
 	}

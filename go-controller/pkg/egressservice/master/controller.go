@@ -119,7 +119,7 @@ func New(deps Deps) (*Controller, error) {
 		acks:              map[string]v1.ProgrammedStatus{},
 		ackTimeouts:       health.NewAckTimeouts(deps.Acknowledge),
 	}
-	for _, key := range nb.Objects(deps.Writer, egressservice.Feature) { // of the leader before
+	for _, key := range nb.Objects(deps.Writer, egressservice.Feature) { // of the previous leader
 		deps.Pods.Set(key, egressservice.SteeringOf(deps.Writer.Rows(egressservice.Owner(key))).Addrs())
 	}
 	c.placement = queue.New("egressservice-placement", c.place)

@@ -3,8 +3,12 @@ package master
 import (
 	"context"
 	"encoding/json"
+	"net/netip"
+	"strings"
 	"testing"
+	"testing/synctest"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -82,5 +86,34 @@ func TestWordOfNodeThatIsGone(t *testing.T) {
 		w.remove(node("ovn-worker", 0))
 		w.start()
 		w.eventually("the word to go", func() bool { return w.reports("") })
+	})
+}
+
+// TestPublishedFirst: a pod that loses its address while its EgressService is decoded gets no policy, since another pod may already have
+// the address.
+func TestPublishedFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		svc := service("demo-svc", demoIngress...)
+		svc.Spec.Selector = map[string]string{"app": "demo"}
+		w := newWorld(t, egress("demo-svc"), svc, slice("demo-svc", demoPods...))
+		lost := netip.MustParseAddr("10.244.0.77")
+		asked := false
+		w.given = func(key string, _ types.UID) []netip.Addr {
+			if key != "default/young" || w.pods.Has(lost) {
+				return nil
+			}
+			asked = true
+			return []netip.Addr{lost}
+		}
+		w.start()
+		w.anyHost(demo)
+		young := pod("default", lost.String(), "ovn-worker")
+		young.Name, young.Status, young.Labels = "young", corev1.PodStatus{}, map[string]string{"app": "demo"}
+		w.create(young)
+		w.master.Look("default/young")
+		fakeapi.Settle()
+		if got := w.nb.Dump(); !asked || strings.Contains(got, lost.String()) {
+			t.Errorf("asked: %v; policies:\n%s", asked, got)
+		}
 	})
 }

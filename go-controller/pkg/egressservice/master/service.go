@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -58,6 +59,12 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 		return err
 	}
 	c.claimed(others)
+	if c.publish(s, d) {
+		if s, others, err = c.reader.Decode(eg); err != nil {
+			return err
+		}
+		c.claimed(others)
+	}
 	if s.Refused.Reason == egressservice.NoService && c.serviceArrives(ctx, eg) {
 		return nil // the Service's event enqueues the key
 	}
@@ -77,7 +84,7 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 	if current {
 		c.deps.Metrics.Acknowledged(conditions.EgressService, key)
 	}
-	pods := append(egressservice.Rerouted(s, d), egressservice.PendingPods(s, d)...)
+	pods := steered(s, d)
 	now := egressservice.SteeringOf(c.deps.Writer.Rows(egressservice.Owner(key)))
 	rows := egressservice.Rows(s, d, now)
 	if err := c.applyRows(ctx, key, pods, now, rows); err != nil {
@@ -95,6 +102,22 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 	}
 	c.emitEvents(eg, s, d)
 	return nil
+}
+
+// steered returns the pods that have policies, or may get them.
+func steered(s egressservice.Service, d egressservice.Decision) []netip.Addr {
+	return append(egressservice.Rerouted(s, d), egressservice.PendingPods(s, d)...)
+}
+
+// publish adds pods to the published ones, and reports whether there are any new ones: these have to be read again. Once their addresses
+// are published, no other pod gets them; before, their pods may have been deleted.
+func (c *Controller) publish(s egressservice.Service, d egressservice.Decision) bool {
+	pods := steered(s, d)
+	if !slices.ContainsFunc(pods, func(a netip.Addr) bool { return !c.deps.Pods.Has(a) }) {
+		return false
+	}
+	c.deps.Pods.Set(s.Key, noreroute.Union(pods, egressservice.SteeringOf(c.deps.Writer.Rows(egressservice.Owner(s.Key))).Addrs()))
+	return true
 }
 
 // serviceArrives reports whether there is a Service that the informer has not seen yet:

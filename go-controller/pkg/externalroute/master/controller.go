@@ -147,7 +147,7 @@ func New(deps Deps) (*Controller, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, node := range nb.Objects(deps.Writer, externalroute.Feature) { // of the leader before
+	for _, node := range nb.Objects(deps.Writer, externalroute.Feature) { // of the previous leader
 		deps.Routed.Set(node, externalroute.Routed(deps.Writer.Rows(externalroute.Owner(node))))
 	}
 	c.decide = queue.New("externalroute-decide", c.reconcileAll)

@@ -345,12 +345,20 @@ func (c *Controller) nodeRows(name string, plan externalroute.Plan) ([]nb.Row, e
 	}
 	pods, served := c.podsWithRows(name, plan)
 	c.notePlanned(name, served)
-	// Once a pod's addresses are in the set, no other pod gets them; before, the pod may have lost them.
-	c.deps.Routed.Set(name, noreroute.Union(externalroute.Routed(rows), c.given(pods...)))
+	held := map[netip.Addr]bool{}
+	for _, a := range c.given(slices.DeleteFunc(slices.Clone(pods), func(p *corev1.Pod) bool { return !served[p.Namespace] })...) {
+		held[a] = true
+	}
+	// Once addresses are in the set, no other pod gets them. Before, their pods may have lost them.
+	c.deps.Routed.Set(name, noreroute.Union(slices.SortedFunc(maps.Keys(held), netip.Addr.Compare), externalroute.Routed(rows)))
 	var addrs []netip.Addr
 	for _, p := range pods {
-		snap.Pods = append(snap.Pods, externalroute.Pod{Key: kube.PodKey(p), Namespace: p.Namespace, Addrs: c.given(p)})
-		addrs = append(addrs, snap.Pods[len(snap.Pods)-1].Addrs...)
+		given := c.given(p)
+		if served[p.Namespace] { // those that it has got since then have the node planned again
+			given = slices.DeleteFunc(given, func(a netip.Addr) bool { return !held[a] })
+		}
+		snap.Pods = append(snap.Pods, externalroute.Pod{Key: kube.PodKey(p), Namespace: p.Namespace, Addrs: given})
+		addrs = append(addrs, given...)
 	}
 	snap.Rerouted = c.steered.of(name, addrs)
 	rows = externalroute.NodeRows(c.deps.Config, plan, snap)

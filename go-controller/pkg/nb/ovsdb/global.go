@@ -36,7 +36,8 @@ func (w *Writer) SetGlobal(ctx context.Context, name string, options map[string]
 const noUUID = "00000000-0000-0000-0000-000000000000"
 
 // Bump increments nb_cfg and returns its new value. northd and every ovn-controller report
-// that value once they have processed everything that was written before. The new value is
+// that value once they have processed everything that was written before. It writes nothing if the last
+// transaction has incremented nb_cfg along with its rows. The value is
 // greater than beyond: a newly created database starts counting from zero, while values
 // that an ovn-controller reported for the previous database still exist.
 func (w *Writer) Bump(ctx context.Context, beyond int) (int, error) {
@@ -45,30 +46,52 @@ func (w *Writer) Bump(ctx context.Context, beyond int) (int, error) {
 		if err != nil {
 			return 0, fmt.Errorf("raise nb_cfg: %w", err)
 		}
-		// There is at most one row, but a condition is required.
-		where := []ovsdb.Condition{ovsdb.NewCondition("_uuid", ovsdb.ConditionNotEqual, wireUUID(noUUID))}
-		results, err := s.transact(w.client.cfg.TransactTimeout, []ovsdb.Operation{{
+		if value, ok := w.raised.take(s); ok && value > beyond {
+			return value, nil
+		}
+		end := w.raised.begin(s, true)
+		results, err := s.transact(w.client.cfg.TransactTimeout, append([]ovsdb.Operation{{
 			Op: ovsdb.OperationUpdate, Table: nbdb.NBGlobalTable, Row: ovsdb.Row{"nb_cfg": beyond},
 			Where: []ovsdb.Condition{ovsdb.NewCondition("nb_cfg", ovsdb.ConditionLessThan, beyond)},
-		}, {
-			Op: ovsdb.OperationMutate, Table: nbdb.NBGlobalTable, Where: where,
-			Mutations: []ovsdb.Mutation{*ovsdb.NewMutation("nb_cfg", ovsdb.MutateOperationAdd, 1)},
-		}, {
-			Op: ovsdb.OperationSelect, Table: nbdb.NBGlobalTable, Where: where, Columns: []string{"nb_cfg"},
-		}})
-		if errors.Is(err, errSession) {
+		}}, incrementOperations()...))
+		value := incrementedTo(results, err)
+		end(value)
+		w.raised.take(s)
+		switch {
+		case errors.Is(err, errSession):
 			continue
-		}
-		if err != nil {
+		case err != nil:
 			return 0, fmt.Errorf("raise nb_cfg: %w", err)
+		case value == 0:
+			return 0, fmt.Errorf("raise nb_cfg: there is no NB_Global row")
 		}
-		if rows := results[2].Rows; len(rows) == 1 {
-			if n, ok := rows[0]["nb_cfg"].(float64); ok {
-				return int(n), nil
-			}
-		}
-		return 0, fmt.Errorf("raise nb_cfg: there is no NB_Global row")
+		return value, nil
 	}
+}
+
+// incrementOperations returns the operations that increment nb_cfg and read the new value.
+func incrementOperations() []ovsdb.Operation {
+	// There is at most one row, but a condition is required.
+	where := []ovsdb.Condition{ovsdb.NewCondition("_uuid", ovsdb.ConditionNotEqual, wireUUID(noUUID))}
+	return []ovsdb.Operation{{
+		Op: ovsdb.OperationMutate, Table: nbdb.NBGlobalTable, Where: where,
+		Mutations: []ovsdb.Mutation{*ovsdb.NewMutation("nb_cfg", ovsdb.MutateOperationAdd, 1)},
+	}, {
+		Op: ovsdb.OperationSelect, Table: nbdb.NBGlobalTable, Where: where, Columns: []string{"nb_cfg"},
+	}}
+}
+
+// incrementedTo returns the value that the last of the results of a transaction has read; 0 if the transaction failed, or there is no row.
+func incrementedTo(results []ovsdb.OperationResult, err error) int {
+	if err != nil || len(results) == 0 {
+		return 0
+	}
+	if rows := results[len(results)-1].Rows; len(rows) == 1 {
+		if n, ok := rows[0]["nb_cfg"].(float64); ok {
+			return int(n)
+		}
+	}
+	return 0
 }
 
 func globalOperations(v view, name string, options map[string]string) []ovsdb.Operation {

@@ -15,6 +15,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/ovsdb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/ovsdbtest"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
 // row makes a row without references.
@@ -325,8 +326,8 @@ func TestOneOwnersErrorIsNotAnothers(t *testing.T) {
 	}
 }
 
-// TestAwaited: adding, changing or deleting a UDP load balancer, and deleting a route by which OVN answers
-// connections through the gateway they came from, increments nb_cfg in the same transaction.
+// TestAwaited: adding, changing or deleting a UDP load balancer or a policy of an EgressIP, adding or changing a translation of an EgressIP,
+// and deleting a route by which OVN answers connections through the gateway they came from, increments nb_cfg in the same transaction.
 func TestAwaited(t *testing.T) {
 	s := ovsdbtest.StartNB(t)
 	s.Nbctl("init")
@@ -337,6 +338,16 @@ func TestAwaited(t *testing.T) {
 	}
 	route := func(hop string, options map[string]string) nb.Row {
 		return onRouter("gr", hop, &nbdb.LogicalRouterStaticRoute{IPPrefix: "10.244.0.3/32", Nexthop: hop, Options: options})
+	}
+	policy := func(priority int, action string) nb.Row {
+		return onRouter("gr", "p", &nbdb.LogicalRouterPolicy{Priority: priority, Match: "ip4.src == 10.244.0.3", Action: action})
+	}
+	nat := func(to, egressIP string) nb.Row {
+		row := &nbdb.NAT{Type: nbdb.NATTypeSNAT, ExternalIP: to, LogicalIP: "10.244.0.3"}
+		if egressIP != "" {
+			row.ExternalIDs = map[string]string{"name": egressIP}
+		}
+		return onRouter("gr", "n", row)
 	}
 	symmetric := map[string]string{"ecmp_symmetric_reply": "true"}
 	for _, c := range []struct {
@@ -355,6 +366,14 @@ func TestAwaited(t *testing.T) {
 		{"a usual route", []nb.Row{route("172.18.0.52", symmetric), route("172.18.0.1", nil)}, 0},
 		{"a usual route that is gone", []nb.Row{route("172.18.0.52", symmetric)}, 0},
 		{"all gateways gone", nil, 1},
+		{"a policy", []nb.Row{policy(topology.PriorityEgressIP, "drop")}, 1},
+		{"a policy that changes", []nb.Row{policy(topology.PriorityEgressIP, "allow")}, 1},
+		{"a policy that is gone", nil, 1},
+		{"another policy", []nb.Row{policy(topology.PriorityEgressService, "drop")}, 0},
+		{"a translation", []nb.Row{nat("172.18.0.33", "prod")}, 1},
+		{"a translation that changes", []nb.Row{nat("172.18.0.34", "prod")}, 1},
+		{"a translation that is gone", nil, 0},
+		{"a node's translation", []nb.Row{nat("172.18.0.3", "")}, 0},
 	} {
 		cfg := func() string { return strings.TrimSpace(s.Nbctl("get", "nb_global", ".", "nb_cfg")) }
 		before, records := cfg(), s.Records()

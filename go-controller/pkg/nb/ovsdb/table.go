@@ -38,7 +38,7 @@ type Table struct {
 	// Few is set for tables with few rows that hold many others. Such rows are read in place: a lookup would copy
 	// everything they hold.
 	Few bool
-	// Awaited reports whether nodes need to know when a change of a row, or its deletion, has taken effect. Such a change also
+	// Awaited reports whether nodes, or the master, need to know when a change of a row, or its deletion, has taken effect. Such a change also
 	// increments nb_cfg of NB_Global, and every ovn-controller publishes that value on its host once the flows are installed.
 	Awaited func(row model.Model, deleted bool) bool
 }

@@ -53,11 +53,17 @@ var literals = []Table{
 	{
 		Name: nbdb.LogicalRouterPolicyTable, New: func() model.Model { return &nbdb.LogicalRouterPolicy{} },
 		Parents: map[string]string{nbdb.LogicalRouterTable: "policies"},
+		// The master waits for the chassis of pods of EgressIPs.
+		Awaited: func(m model.Model, _ bool) bool {
+			return m.(*nbdb.LogicalRouterPolicy).Priority == topology.PriorityEgressIP
+		},
 	},
 	{
 		Name: nbdb.NATTable, New: func() model.Model { return &nbdb.NAT{} },
 		Parents: map[string]string{nbdb.LogicalRouterTable: "nat"},
 		Refs:    []string{"exempted_ext_ips"},
+		// The master waits for the chassis of egress nodes to translate. Translations of EgressIPs have the name of theirs.
+		Awaited: func(m model.Model, deleted bool) bool { return !deleted && m.(*nbdb.NAT).ExternalIDs["name"] != "" },
 	},
 	{
 		Name: nbdb.GatewayChassisTable, New: func() model.Model { return &nbdb.GatewayChassis{} },

@@ -10,7 +10,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
-	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
 )
 
 // errStale means that the database changed between diff and commit.
@@ -185,6 +184,8 @@ type transaction struct {
 	ops    []ovsdb.Operation
 	begin  []int        // where the writes of each part begin among the operations
 	joined map[cell]int // which operation adds rows to a cell
+	// increments is true if it increments nb_cfg; the last operation reads it.
+	increments bool
 }
 
 // newTransaction joins parts. Removals come first, so that a row is never attached to a
@@ -194,12 +195,11 @@ type transaction struct {
 func newTransaction(parts []*part) *transaction {
 	t := &transaction{parts: parts, joined: map[cell]int{}}
 	var leaves, joins references
-	awaited := false
 	for _, b := range parts {
 		t.ops = append(t.ops, b.removes...)
 		leaves.addAll(b.leaves)
 		joins.addAll(b.joins)
-		awaited = awaited || b.awaited
+		t.increments = t.increments || b.awaited
 	}
 	for _, c := range leaves.cells {
 		t.ops = append(t.ops, mutate(c, ovsdb.MutateOperationDelete, leaves.rows[c]))
@@ -212,12 +212,8 @@ func newTransaction(parts []*part) *transaction {
 		t.joined[c] = len(t.ops)
 		t.ops = append(t.ops, mutate(c, ovsdb.MutateOperationInsert, joins.rows[c]))
 	}
-	if awaited {
-		t.ops = append(t.ops, ovsdb.Operation{
-			Op: ovsdb.OperationMutate, Table: nbdb.NBGlobalTable,
-			Where:     []ovsdb.Condition{ovsdb.NewCondition("nb_cfg", ovsdb.ConditionGreaterThanOrEqual, 0)}, // its one row
-			Mutations: []ovsdb.Mutation{*ovsdb.NewMutation("nb_cfg", ovsdb.MutateOperationAdd, 1)},
-		})
+	if t.increments {
+		t.ops = append(t.ops, incrementOperations()...)
 	}
 	return t
 }

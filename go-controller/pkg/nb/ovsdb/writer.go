@@ -37,6 +37,7 @@ type Writer struct {
 	drift    *drift
 	yields   *nb.Yields
 	names    atomic.Uint64 // last row name used within a transaction
+	raised   raised
 }
 
 var _ nb.Writer = (*Writer)(nil)
@@ -344,8 +345,9 @@ func (w *Writer) send(s *session, requests []*request, parts []*part) (again []*
 		w.drift.expect(b)
 	}
 	t := newTransaction(parts)
-	begin := time.Now()
+	begin, end := time.Now(), w.raised.begin(s, t.increments)
 	results, err := s.transact(w.client.cfg.TransactTimeout, t.ops)
+	end(incrementedTo(results, err))
 	w.observe(parts, time.Since(begin), err)
 	switch {
 	case errors.Is(err, errSession):

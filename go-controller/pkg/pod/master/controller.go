@@ -98,6 +98,8 @@ type Controller struct {
 	replaced map[string]replaced
 	// used are the holders whose ports are removed but whose addresses egress features may still use.
 	used map[pod.Holder]bool
+	// usedAt are these holders by their addresses.
+	usedAt map[netip.Addr]pod.Holder
 }
 
 // New returns the controller. The caller starts the informers.
@@ -112,7 +114,7 @@ func New(d Deps) (*Controller, error) {
 		pods:     d.Pods.Informer().GetIndexer(),
 		alloc:    pod.NewAllocator(),
 		decoded:  decoded,
-		replaced: map[string]replaced{}, mirrorless: map[string]time.Time{}, used: map[pod.Holder]bool{},
+		replaced: map[string]replaced{}, mirrorless: map[string]time.Time{}, used: map[pod.Holder]bool{}, usedAt: map[netip.Addr]pod.Holder{},
 	}
 	if d.Egress != nil {
 		d.Egress.OnPass(c.unused)

@@ -1,7 +1,6 @@
 package master
 
 import (
-	"maps"
 	"net/netip"
 	"slices"
 
@@ -33,10 +32,16 @@ func (c *Controller) inRows(h pod.Holder) bool {
 }
 
 func (c *Controller) setUsed(h pod.Holder, used bool) {
+	addrs := c.alloc.Addrs(h)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.used[h] = used; !used {
 		delete(c.used, h)
+	}
+	for _, a := range addrs {
+		if c.usedAt[a] = h; !used {
+			delete(c.usedAt, a)
+		}
 	}
 }
 
@@ -55,13 +60,16 @@ func (c *Controller) unused(key string) {
 
 // unmatched is unused for the holders of addresses.
 func (c *Controller) unmatched(addrs []netip.Addr) {
+	var keys []string
 	c.mu.Lock()
-	holders := slices.Collect(maps.Keys(c.used))
-	c.mu.Unlock()
-	for _, h := range holders {
-		if slices.ContainsFunc(c.alloc.Addrs(h), func(a netip.Addr) bool { return slices.Contains(addrs, a) }) {
-			c.unused(h.Key)
+	for _, a := range addrs {
+		if h, ok := c.usedAt[a]; ok && !slices.Contains(keys, h.Key) {
+			keys = append(keys, h.Key)
 		}
+	}
+	c.mu.Unlock()
+	for _, key := range keys {
+		c.unused(key)
 	}
 }
 
