@@ -69,10 +69,11 @@ func TestTried(t *testing.T) {
 			t.Fatal(err)
 		}
 		err = Until(t.Context(), "the lines", func() error {
-			if n, err := p.Tried(); err != nil || n != lines {
-				return fmt.Errorf("%d lines of %d: %v", n, lines, err)
+			n, err := p.Tried()
+			if err == nil && n != lines {
+				err = fmt.Errorf("%d lines, want %d", n, lines)
 			}
-			return nil
+			return err
 		})
 		if err != nil {
 			t.Error(err)
