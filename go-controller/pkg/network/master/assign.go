@@ -140,7 +140,7 @@ func (c *Controller) reportLacking(ctx context.Context, n *corev1.Node, a networ
 		c.Recorder.Event(n, corev1.EventTypeWarning, a.Reason, a.Message)
 		klog.InfoS("Cannot assign node", "node", n.Name, "reason", a.Reason, "message", a.Message)
 	}
-	return kube.SetNodeCondition(ctx, c.Client, n, corev1.NodeCondition{
+	return c.setCondition(ctx, n, corev1.NodeCondition{
 		Type:    corev1.NodeNetworkUnavailable,
 		Status:  corev1.ConditionTrue,
 		Reason:  a.Reason,

@@ -2,8 +2,6 @@ package master
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -12,9 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
@@ -61,19 +57,7 @@ type cluster struct {
 
 func newCluster(t *testing.T) *cluster {
 	c := &cluster{t: t, cs: fakeapi.NewClientset(), nb: nbfake.New(), events: record.NewFakeRecorder(1000)}
-	// Like a real server, reject a patch for an earlier object of the same name.
-	c.cs.PrependReactor("patch", "nodes", func(a clienttesting.Action) (bool, runtime.Object, error) {
-		var patch struct{ Metadata struct{ UID types.UID } }
-		if err := json.Unmarshal(a.(clienttesting.PatchAction).GetPatch(), &patch); err != nil {
-			return true, nil, err
-		}
-		name := a.(clienttesting.PatchAction).GetName()
-		have, err := c.cs.Tracker().Get(corev1.SchemeGroupVersion.WithResource("nodes"), "", name)
-		if uid := patch.Metadata.UID; err == nil && uid != "" && uid != have.(*corev1.Node).UID {
-			return true, nil, apierrors.NewConflict(corev1.Resource("nodes"), name, errors.New("uid differs"))
-		}
-		return false, nil, nil
-	})
+	fakeapi.Strict(c.cs)
 	t.Cleanup(func() {
 		if c.stop != nil {
 			c.stop()

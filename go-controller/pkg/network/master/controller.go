@@ -72,6 +72,15 @@ type Controller struct {
 
 	mu       sync.Mutex
 	assigned map[string]network.Assignment // the latest; nil before the first
+	// conditions are the last conditions set, by node.
+	conditions map[string]setCondition
+}
+
+// setCondition is a condition that was set, and the state of the node that it was based on.
+type setCondition struct {
+	node      types.UID
+	version   string
+	condition corev1.NodeCondition
 }
 
 // assumption is an assignment being written to the annotations of a node.
@@ -85,7 +94,8 @@ func New(d Deps) (*Controller, error) {
 	if d.Refusal == nil {
 		d.Refusal = func(string, ...string) error { return nil }
 	}
-	c := &Controller{Deps: d, nodes: d.Nodes.Lister(), written: d.Written.Lister(), assumed: map[string]assumption{}, reported: map[types.UID][3]string{}}
+	c := &Controller{Deps: d, nodes: d.Nodes.Lister(), written: d.Written.Lister(), assumed: map[string]assumption{}, reported: map[types.UID][3]string{},
+		conditions: map[string]setCondition{}}
 	c.queue = queue.New("network", c.reconcile)
 	if err := c.queue.Watch(d.Nodes.Informer(), nodeKeys); err != nil {
 		return nil, err
@@ -200,6 +210,9 @@ func (c *Controller) chassisOf(name string) func(chassis, hostname string) bool 
 func (c *Controller) reconcileNode(ctx context.Context, name string) error {
 	n, err := c.nodes.Get(name)
 	if apierrors.IsNotFound(err) {
+		c.mu.Lock()
+		delete(c.conditions, name)
+		c.mu.Unlock()
 		return c.remove(ctx, name)
 	}
 	if err != nil {
@@ -240,7 +253,26 @@ func (c *Controller) reportNetwork(ctx context.Context, n *corev1.Node, missing 
 		condition.Status, condition.Reason = corev1.ConditionFalse, network.ReasonReady
 		condition.Message = "logical switch and gateway router are in the northbound database"
 	}
-	return kube.SetNodeCondition(ctx, c.Client, n, condition)
+	return c.setCondition(ctx, n, condition)
+}
+
+// setCondition sets a condition of a node once for each state of the node: a node is often enqueued again before its
+// informer shows the condition.
+func (c *Controller) setCondition(ctx context.Context, n *corev1.Node, condition corev1.NodeCondition) error {
+	set := setCondition{n.UID, n.ResourceVersion, condition}
+	c.mu.Lock()
+	done := c.conditions[n.Name] == set
+	c.mu.Unlock()
+	if done {
+		return nil
+	}
+	if err := kube.SetNodeCondition(ctx, c.Client, n, condition); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.conditions[n.Name] = set
+	return nil
 }
 
 // settled reports whether the annotations of a node show what it is assigned. Rows planned
