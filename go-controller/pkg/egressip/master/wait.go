@@ -75,16 +75,18 @@ func (c *Controller) awaitPlan(w waiters, key string, st *podState, node string,
 // wait waits for chassis without blocking the worker, and enqueues the keys of the
 // pods again, those of one chassis together.
 func (c *Controller) wait(w waiters) {
-	if len(w) == 0 {
-		return
-	}
-	ctx, now := c.podStates.context(), &point{c.deps.Barrier.Written()}
+	ctx := c.podStates.context()
+	var now *point
 	for at, waiters := range maps.Clone(w) {
-		if at.since == nil {
-			delete(w, at)
-			at.since = now
-			w[at] = waiters
+		if at.since != nil {
+			continue
 		}
+		if now == nil { // every request makes all chassis report
+			now = &point{c.deps.Barrier.Written()}
+		}
+		delete(w, at)
+		at.since = now
+		w[at] = waiters
 	}
 	var cleaned []awaited
 	for at := range w {

@@ -62,7 +62,7 @@ var literals = []Table{
 		Name: nbdb.NATTable, New: func() model.Model { return &nbdb.NAT{} },
 		Parents: map[string]string{nbdb.LogicalRouterTable: "nat"},
 		Refs:    []string{"exempted_ext_ips"},
-		// The master waits for the chassis of egress nodes to translate. Translations of EgressIPs have the name of theirs.
+		// The master waits for the chassis of egress nodes to translate. Those of EgressIPs have its name in their external_ids.
 		Awaited: func(m model.Model, deleted bool) bool { return !deleted && m.(*nbdb.NAT).ExternalIDs["name"] != "" },
 	},
 	{
