@@ -432,7 +432,7 @@ func isUserspace(ctx context.Context, switches ovs.Client) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("read the datapath type: %w", err)
 	}
-	return ids["ovn-bridge-datapath-type"] == "netdev", nil
+	return ovs.InUserspace(ids[ovs.DatapathTypeID]), nil
 }
 
 // ensureGuard puts the guard in place. A node whose kernel does not support it serves pods anyway.

@@ -86,7 +86,7 @@ func (s *Server) attach(ctx context.Context, r cni.Request, pod *corev1.Pod, net
 	if err != nil {
 		return nil, err
 	}
-	raw := system["ovn-bridge-datapath-type"] == userspace
+	raw := ovs.InUserspace(system[ovs.DatapathTypeID])
 	name := cni.HostLink(r.ContainerID, r.IfName)
 	err = link.EnsureVeth(link.Veth{Host: name, Peer: r.IfName, PeerMAC: network.MAC, MTU: s.MTU, Netns: r.Netns})
 	if err != nil {

@@ -71,8 +71,6 @@ const (
 	confRetry = time.Second
 	// collectInterval is how often ports of dead sandboxes are looked for.
 	collectInterval = time.Minute
-	// userspace is the datapath type that reads its ports through AF_PACKET.
-	userspace = "netdev"
 	// part is the name of this component in waits.
 	part = "cni"
 )

@@ -92,15 +92,12 @@ const (
 	settleTime = 100 * time.Millisecond
 	// remindInterval is the interval for logging what the node is waiting for.
 	remindInterval = 10 * time.Second
-	// userspace is the type of datapaths that receive packets through AF_PACKET.
-	userspace = "netdev"
 )
 
 // External_ids of Open_vSwitch and of the external bridge.
 const (
 	idSystem       = "system-id"
 	idHostname     = "hostname"
-	idDatapathType = "ovn-bridge-datapath-type"
 	idEncapIP      = "ovn-encap-ip"
 	idRemote       = "ovn-remote"
 	idMappings     = gateway.IDMappings

@@ -201,7 +201,7 @@ func (g *Gateway) pass(ctx context.Context) (missing string, err error) {
 	if err != nil {
 		return "Open vSwitch", err
 	}
-	datapath := system[idDatapathType]
+	datapath := system[ovs.DatapathTypeID]
 	if err := g.ensureIntegrationBridge(ctx, datapath); err != nil {
 		return "bridge " + topology.IntegrationBridge, err
 	}

@@ -149,7 +149,7 @@ func (g *Gateway) ensureAttached(ctx context.Context, p physicalNetwork, datapat
 	if err := g.recordLink(ctx, a); err != nil {
 		return attached{}, err
 	}
-	if datapathType == userspace {
+	if ovs.InUserspace(datapathType) {
 		if err := link.Mute(uplink); err != nil {
 			return attached{}, err
 		}

@@ -22,6 +22,10 @@ const (
 // ovn-controller has installed.
 const nbCfg = "ovn-nb-cfg"
 
+// DatapathTypeID is the key of the external_ids of Open_vSwitch for the datapath type of all bridges; without it
+// they are on the kernel's datapath.
+const DatapathTypeID = "ovn-bridge-datapath-type"
+
 // ErrNotFound is returned if a bridge, port or interface is not in the database.
 var ErrNotFound = errors.New("not found")
 
