@@ -176,6 +176,22 @@ func (c Cluster) AddHost(ctx context.Context, name, network string, addresses ..
 	return c.run(ctx, append(args, name)...)
 }
 
+// DeleteHost removes a host.
+func (c Cluster) DeleteHost(ctx context.Context, name string) error {
+	return c.run(ctx, "host", "delete", "--name", c.Name, name)
+}
+
+// Hosts lists the hosts outside the cluster.
+func (c Cluster) Hosts(ctx context.Context) (hosts []string, err error) {
+	out, err := c.output(ctx, "get", "nodes", "--name", c.Name)
+	for line := range strings.Lines(out) {
+		if fields := strings.Fields(line); len(fields) > 1 && fields[1] == "host" {
+			hosts = append(hosts, fields[0])
+		}
+	}
+	return hosts, err
+}
+
 // LoadImage loads an image archive into every node.
 func (c Cluster) LoadImage(ctx context.Context, archive string) error {
 	return c.run(ctx, "load", "image", "--name", c.Name, archive)

@@ -60,6 +60,8 @@ type Options struct {
 	Before func(context.Context, *Lab) error
 	// Log receives the output of kin; nil discards it.
 	Log io.Writer
+	// Keep uses the cluster with this name if there is one, and does not delete it at the end.
+	Keep bool
 	// Announce is called with each kin command line before it runs; may be nil.
 	Announce func(args []string)
 }
@@ -82,6 +84,7 @@ type Lab struct {
 	servers   map[string]*kin.Attached
 	// captures counts the captures started: each needs its own file.
 	captures int
+	keep     bool
 	closed   bool
 }
 
@@ -100,6 +103,7 @@ func Start(ctx context.Context, o Options) (lab *Lab, err error) {
 		Kin:     kin.Cluster{Program: program, Name: o.Name, Log: o.Log},
 		Dir:     dir,
 		servers: map[string]*kin.Attached{},
+		keep:    o.Keep,
 	}
 	defer func() {
 		if err != nil {
@@ -114,14 +118,29 @@ func Start(ctx context.Context, o Options) (lab *Lab, err error) {
 			return lab, err
 		}
 	}
-	if o.Announce != nil {
-		o.Announce(lab.Kin.CreateArgs(create))
+	exists := false
+	if o.Keep {
+		clusters, err := lab.Kin.Clusters(ctx)
+		if err != nil {
+			return lab, err
+		}
+		exists = slices.Contains(clusters, o.Name)
 	}
-	if err := lab.Kin.Create(ctx, create); err != nil {
-		return lab, err
+	if !exists {
+		if o.Announce != nil {
+			o.Announce(lab.Kin.CreateArgs(create))
+		}
+		if err := lab.Kin.Create(ctx, create); err != nil {
+			return lab, err
+		}
 	}
 	if err := lab.connect(ctx); err != nil {
 		return lab, err
+	}
+	if exists {
+		if err := lab.clear(ctx); err != nil {
+			return lab, err
+		}
 	}
 	if o.Before != nil {
 		if err := o.Before(ctx, lab); err != nil {
@@ -222,14 +241,17 @@ func (l *Lab) Release() error {
 	return errors.Join(errs...)
 }
 
-// Close deletes the cluster and the lab's files, unless already done.
+// Close deletes the cluster, unless it is to be kept, and the lab's files, unless already done.
 func (l *Lab) Close(ctx context.Context) error {
 	if l.closed {
 		return nil
 	}
 	// A server on a machine that was stopped has already ended with an error.
 	_ = l.Release()
-	err := errors.Join(l.Kin.Delete(ctx), os.RemoveAll(l.Dir))
+	err := os.RemoveAll(l.Dir)
+	if !l.keep {
+		err = errors.Join(l.Kin.Delete(ctx), err)
+	}
 	l.closed = err == nil
 	return err
 }

@@ -18,10 +18,14 @@ import (
 var Nodes = []string{lab.ControlPlane, "ovn-worker", "ovn-worker2"}
 
 // Start creates a cluster. If the test fails, the logs of its nodes are kept under the given name
-// in the directory $E2E_LOGS, and the cluster is kept if $E2E_KEEP is set.
+// in the directory $E2E_LOGS, and the cluster is kept if $E2E_KEEP is set. If
+// $E2E_CLUSTER names a cluster, that one is used, created if it does not exist, and kept.
 func Start(t *testing.T, name string, o lab.Options) *lab.Lab {
 	t.Helper()
 	o.Log = t.Output()
+	if kept := os.Getenv("E2E_CLUSTER"); kept != "" {
+		o.Name, o.Keep = kept, true
+	}
 	l, err := lab.Start(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
