@@ -12,6 +12,8 @@
 //	probe pulse  -to ADDR:PORT,...     query by UDP continuously and report how long there was no answer
 //	probe solicit ADDR...              continuously ask the wire who has the addresses
 //	probe forge  ADDR:PORT...          send a packet with a foreign source to each, for a capture to see
+//	probe stray  ADDR:PORT...          send packets to each that belong to no connection
+//	probe flood  -to ADDR:PORT         send datagrams as fast as possible and print how many
 //
 // It is small and statically linked, so that the image consists of this one file.
 package main

@@ -24,10 +24,10 @@ func main() {
 
 func run(ctx context.Context, args []string) error {
 	commands := map[string]func(context.Context, []string) error{
-		"serve": serve, "get": get, "watch": watch, "ask": ask, "chase": chase, "api": api, "stream": stream, "send": send, "pulse": pulse, "solicit": solicit, "speak": speak, "survey": survey, "traffic": traffic, "forge": forge,
+		"serve": serve, "get": get, "watch": watch, "ask": ask, "chase": chase, "api": api, "stream": stream, "send": send, "pulse": pulse, "solicit": solicit, "speak": speak, "survey": survey, "traffic": traffic, "forge": forge, "stray": stray, "flood": flood,
 	}
 	if len(args) == 0 || commands[args[0]] == nil {
-		return fmt.Errorf("usage: probe serve|get|watch|ask|chase|api|stream|send|pulse|solicit|speak|survey|traffic|forge")
+		return fmt.Errorf("usage: probe serve|get|watch|ask|chase|api|stream|send|pulse|solicit|speak|survey|traffic|forge|stray|flood")
 	}
 	return commands[args[0]](ctx, args[1:])
 }

@@ -34,8 +34,9 @@ type keptTest struct {
 }
 
 // secondaryConnections does so on a network other than the nodes' own, with another pod that keeps
-// opening new connections; Moves does it on the nodes' own network.
-func (e *egressIPTest) secondaryConnections(t *testing.T) {
+// opening new connections; Moves does it on the nodes' own network. The addresses move from their
+// holder to the other node, and back.
+func (e *egressIPTest) secondaryConnections(t *testing.T, holder, other string) {
 	k := &keptTest{egressIPTest: e, name: storageName}
 	k.open(t, shoreIPs)
 	t.Cleanup(func() { k.close(t) })
@@ -44,7 +45,6 @@ func (e *egressIPTest) secondaryConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { k.deletePods(t, []string{pulse}) })
-	holder, other := "ovn-worker2", "ovn-worker"
 	for _, name := range []string{"PlannedMove", "AndBack"} {
 		t.Run(name, func(t *testing.T) {
 			k.goOn(t, "planned move on another network", figures.OpenConnectionMove, func(t *testing.T) {

@@ -44,7 +44,7 @@ func (e *egressIPTest) secondary(t *testing.T) {
 	t.Run("NodeAddresses", e.secondaryInside)
 	t.Run("NewPod", e.secondaryNewPod)
 	t.Run("LinkDown", e.linkDown)
-	e.in(t, "local", "Connections", e.secondaryConnections)
+	e.in(t, "local", "Connections", func(t *testing.T) { e.secondaryConnections(t, "ovn-worker2", "ovn-worker") })
 	e.in(t, "local", "Kill", e.secondaryKill)
 	if count := number("EGRESSIP_STARTS", 0); count > 0 {
 		t.Run("Starts", func(t *testing.T) { e.starts(t, count) })
@@ -184,8 +184,7 @@ func (e *egressIPTest) hasAddress(t *testing.T, node string, a netip.Addr, wants
 
 // secondaryInside has the pods connect to all addresses of the nodes.
 func (e *egressIPTest) secondaryInside(t *testing.T) {
-	for _, name := range []string{"egress-0", "egress-1"} {
-		pod := e.pods[name]
+	for name, pod := range e.pods {
 		for _, node := range nodes {
 			for _, is4 := range []bool{true, false} {
 				to, err := e.nodeAddress(t.Context(), node, is4)

@@ -96,7 +96,8 @@ const lastingPort = 20890
 // then none: whatever the node remembers, no connection may keep an address that the pod no longer
 // has.
 func (e *egressIPTest) lasting(t *testing.T) {
-	const node, name, next = "ovn-worker2", "lasting", "lasting-next"
+	const name, next = "lasting", "lasting-next"
+	node := nodes[len(nodes)-1]
 	first, second := addresses("172.18.0.232", "fc00:f853:ccd:e793::232"), addresses("172.18.0.233", "fc00:f853:ccd:e793::233")
 	c := newCapture(t, e.suite, lastingPort, lastingPort, nil)
 	if err := e.StartSender(t.Context(), lab.Sender{Name: name, Node: node, To: lab.OutsideAddresses, Port: lastingPort}); err != nil {

@@ -46,6 +46,7 @@ func testKernel(t *testing.T, mode string) {
 	t.Cleanup(func() { nodes, labtest.Nodes = all, all })
 	s := start(t, mode, func(o *lab.Options) {
 		o.Name, o.Nodes = fmt.Sprintf("e2e-%s-kernel-%d", mode, os.Getpid()), len(nodes)
+		o.Config = configure(apiServerLog, "maxPods: 250") // for the sizes
 	})
 	k := &kernelTest{s, os.Getenv("KIN_DATAPATH") == "kernel"}
 	before := k.steadyState(t)
@@ -57,6 +58,11 @@ func testKernel(t *testing.T, mode string) {
 	t.Run("ExternalGateways", k.throughGateways)
 	if k.system {
 		t.Run("VRF", k.vrf)
+	}
+	t.Run("Leaks", k.leaks)
+	t.Run("Rates", k.rates)
+	if number("KERNEL_PODS", 0) > 0 {
+		t.Run("Sizes", k.sizes)
 	}
 	t.Run("Nothing stays", func(t *testing.T) { k.sameState(t, before) })
 	t.Run("Restarts", k.restarts)
@@ -144,6 +150,8 @@ func (k *kernelTest) secondary(t *testing.T) {
 	}
 	e.programmed(t, storageName)
 	ashore()
+	t.Run("NodeAddresses", e.secondaryInside)
+	t.Run("Connections", func(t *testing.T) { e.secondaryConnections(t, "ovn-worker", lab.ControlPlane) })
 	e.assignable(t, lab.ControlPlane)
 	e.movedFrom(t, storageName, storageIPs[0], "ovn-worker")
 	ashore()

@@ -30,8 +30,11 @@ var leakIngress = []netip.Addr{netip.MustParseAddr("5.5.5.6"), netip.MustParseAd
 
 // leak has pods send continuously while their host fails over and processes are killed, and checks
 // every packet that comes out: none may have a source other than the load balancer's.
-func (s *suite) leak(t *testing.T) {
-	events, down := number("LEAK_EVENTS", leakEvents), leakDown
+func (s *suite) leak(t *testing.T) { s.noLeak(t, number("LEAK_EVENTS", leakEvents)) }
+
+// noLeak is leak with the given number of failovers and restarts.
+func (s *suite) noLeak(t *testing.T, events int) {
+	down := leakDown
 	if d, err := time.ParseDuration(os.Getenv("LEAK_DOWN")); err == nil && d > 0 {
 		down = d
 	}
