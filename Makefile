@@ -246,9 +246,9 @@ vm: ## Run CMD='...' in a virtual machine with Debian's kernel on this machine's
 	@contrib/vm/vm.sh $(if $(CMD),'$(subst ','\'',$(CMD))',$(error say what to run: make vm CMD='...'))
 
 .PHONY: test-kernel
-test-kernel: cluster-binaries ## Run tests and clusters on the kernel's datapath in a virtual machine (root; KERNEL_MODES, KERNEL_CHECKS, KERNEL_E2E, KERNEL_TESTS)
+test-kernel: cluster-binaries ## Run tests and clusters on the kernel's datapath in a virtual machine (root; KERNEL_MODES, KERNEL_CHECKS, KERNEL_E2E, KERNEL_PODS, KERNEL_TESTS)
 	@contrib/vm/test-kernel.sh build $(OUT)/test-kernel
-	@VM_TIMEOUT=$${VM_TIMEOUT:-28800} contrib/vm/vm.sh "$(foreach v,KERNEL_MODES KERNEL_CHECKS KERNEL_E2E KERNEL_TESTS,$(if $(filter-out undefined,$(origin $(v))),export $(v)='$($(v))'; ))contrib/vm/test-kernel.sh run $(OUT)/test-kernel"
+	@VM_TIMEOUT=$${VM_TIMEOUT:-28800} contrib/vm/vm.sh "$(foreach v,KERNEL_MODES KERNEL_CHECKS KERNEL_E2E KERNEL_PODS KERNEL_TESTS,$(if $(filter-out undefined,$(origin $(v))),export $(v)='$($(v))'; ))contrib/vm/test-kernel.sh run $(OUT)/test-kernel"
 
 ##@ Clusters
 

@@ -11,6 +11,8 @@
 # KERNEL_CHECKS  regular expression of the tests to run on clusters of two nodes
 # KERNEL_E2E     more tests to run in each mode, on clusters of three nodes: a regular
 #                expression of tests of the suite, or Services; "" for none
+# KERNEL_PODS    number of pods with EgressIPs on one node whose flows and connections are counted; none
+#                by default
 set -euo pipefail
 
 TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"strconv"
-	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,10 +13,8 @@ import (
 )
 
 const (
-	// strayPort is the port to which pods send packets of no connection, busyPort the one to which
-	// pods send while an EgressService begins to serve them.
-	strayPort = 20892
-	busyPort  = 20893
+	// busyPort is the port to which pods send while an EgressService begins to serve them.
+	busyPort = 20893
 	// kernelLeakEvents is how many events the leak test has in the virtual machine, where each takes
 	// minutes.
 	kernelLeakEvents = 4
@@ -26,10 +22,8 @@ const (
 )
 
 var (
-	strayIPs = addresses("172.18.0.236", "fc00:f853:ccd:e793::236")
-	ownerIPs = addresses("172.18.0.237", "172.18.0.238")
-	// The load balancer's addresses of pods that send packets of no connection, and of busy ones.
-	strayIngress, busyIngress = addresses("5.5.5.63", "5555::3f"), addresses("5.5.5.64", "5555::40")
+	ownerIPs    = addresses("172.18.0.237", "172.18.0.238")
+	busyIngress = addresses("5.5.5.64", "5555::40")
 )
 
 // leaks looks for packets with a wrong source where only a real connection tracking shows them.
@@ -41,105 +35,6 @@ func (k *kernelTest) leaks(t *testing.T) {
 	k.patchNode(t, lab.ControlPlane, fmt.Sprintf(`{"metadata":{"labels":{%q:""}}}`, workerLabel)) // for the host to move to
 	defer k.patchNode(t, lab.ControlPlane, fmt.Sprintf(`{"metadata":{"labels":{%q:null}}}`, workerLabel))
 	t.Run("NoLeak", func(t *testing.T) { k.noLeak(t, kernelLeakEvents) })
-}
-
-// strays has pods send packets that belong to no connection, which are not translated: none may
-// leave with the pod's own address. First no feature serves the pods, then an EgressIP, then an
-// EgressService.
-func (k *kernelTest) strays(t *testing.T) {
-	var own []netip.Addr
-	for _, node := range nodes {
-		addrs, err := k.NodeAddresses(t.Context(), node)
-		if err != nil {
-			t.Fatal(err)
-		}
-		own = append(own, addrs...)
-	}
-	pods := []lab.Pod{k.servers["a"], k.servers["b"]}
-	k.straysOf(t, "plain", pods, own)
-
-	e := k.egressIPOf(t, pods...)
-	e.assignable(t, nodes[1])
-	e.create(t, "strays", strayIPs, held)
-	e.choose(t, "strays", "a", "b")
-	e.programmed(t, "strays")
-	for _, pod := range pods {
-		k.leavesAs(t, pod, strayIPs...)
-	}
-	k.straysOf(t, "EgressIP", pods, strayIPs)
-	e.choose(t, "strays")
-	e.remove(t, "strays")
-	e.assignable(t)
-
-	s := k.serve(t, "strays", strayIngress)
-	served := k.serversOn(t, s.labels())
-	s.announce(t)
-	s.programmed(t, "")
-	for _, pod := range served {
-		k.leavesAs(t, pod, strayIngress...)
-	}
-	k.straysOf(t, "EgressService", served, strayIngress)
-}
-
-// straysOf sends the packets and checks everything that arrives outside.
-func (k *kernelTest) straysOf(t *testing.T, what string, pods []lab.Pod, right []netip.Addr) {
-	t.Helper()
-	outside := lab.OutsideAddresses
-	// Neighbor discovery is no traffic of a pod, and what goes to servers are the test's own questions.
-	filter := fmt.Sprintf("(dst host %s or dst host %s) and not arp and not tcp dst portrange %d-%d and not (icmp6 and ip6[40] >= 133 and ip6[40] <= 137)",
-		outside[0], outside[1], lab.ServePort, lab.EchoPort)
-	c := newFilteredCapture(t, k.suite, filter, strayPort, right)
-	var to []string
-	for _, a := range outside {
-		to = append(to, netip.AddrPortFrom(a, strayPort).String())
-	}
-	for _, pod := range pods {
-		before := c.ordinary(t)
-		if _, err := k.Call(t.Context(), pod.Name, true, append([]string{"stray"}, to...)...); err != nil {
-			t.Fatal(err)
-		}
-		err := lab.Until(t.Context(), egressPatience, "the last packets of "+pod.Name+" to arrive", func(context.Context) error {
-			if n := c.ordinary(t) - before; n < len(to) {
-				return fmt.Errorf("%d have arrived", n)
-			}
-			return nil
-		})
-		if err != nil {
-			t.Error(err)
-		}
-	}
-	arrived, kinds := c.inspect(t), map[string]int{}
-	all, err := c.taps[lab.Outside].Packets(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range all {
-		// Such as "MAC > MAC, ethertype IPv4 (0x0800), length 54: 172.18.0.2.40000 > 172.18.0.100.20892: Flags [R]".
-		if parts := strings.SplitN(p.Text, ": ", 3); len(parts) == 3 {
-			words := strings.Fields(parts[2])
-			kinds[strings.Trim(strings.Join(words[:min(2, len(words))], " "), ",")]++
-		}
-	}
-	t.Logf("%s: %d packets arrived, all with the right source: %v", what, arrived, kinds)
-	for _, tap := range c.taps {
-		tap.Close()
-	}
-	clear(c.taps)
-}
-
-// ordinary returns how many ordinary datagrams have arrived outside.
-func (c *capture) ordinary(t *testing.T) (n int) {
-	t.Helper()
-	all, err := c.taps[lab.Outside].Packets(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range all {
-		if p.Destination.Port() == strayPort && strings.HasSuffix(p.Text, "length "+strconv.Itoa(len("ordinary"))) {
-			n++
-		}
-	}
-	return n
 }
 
 // busy has an EgressService begin and end to serve pods that send all the time, one of them on its

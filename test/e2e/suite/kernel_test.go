@@ -110,15 +110,15 @@ func (k *kernelTest) services(t *testing.T) {
 }
 
 // serversOn runs a labelled server pod on each node until the test ends.
-func (k *kernelTest) serversOn(t *testing.T, labels map[string]string) (pods []lab.Pod) {
+func (s *suite) serversOn(t *testing.T, labels map[string]string) (pods []lab.Pod) {
 	t.Helper()
 	for _, node := range nodes {
-		pod, err := k.RunServer(t.Context(), labels["app"]+"-"+node, node, labels)
+		pod, err := s.RunServer(t.Context(), labels["app"]+"-"+node, node, labels)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
-			if err := k.DeletePod(context.WithoutCancel(t.Context()), pod.Name); err != nil {
+			if err := s.DeletePod(context.WithoutCancel(t.Context()), pod.Name); err != nil {
 				t.Error(err)
 			}
 		})

@@ -34,6 +34,7 @@ func testCluster(t *testing.T, mode string) {
 	t.Run("EgressConnections", s.connections)
 	s.in(t, "local", "FirstPackets", s.firstPackets)
 	t.Run("Replies", s.replies)
+	s.in(t, "shared", "Strays", s.strays)
 	s.in(t, "shared", "QuietRestart", s.quiet)
 	t.Run("NoLeak", s.leak)
 	s.in(t, "local", "FailoverLatency", s.latency)
