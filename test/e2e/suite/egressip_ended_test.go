@@ -26,7 +26,7 @@ func (e *egressIPTest) endedWhileDown(t *testing.T) {
 	e.assignable(t, node)
 	e.create(t, name, first)
 	e.programmed(t, name)
-	if err := e.StartSender(t.Context(), lab.Sender{Name: name, Node: node, Labels: chosen(name), To: lab.OutsideAddresses, Port: endedPort}); err != nil {
+	if err := e.StartSender(t.Context(), lab.Sender{Name: name, Node: node, Labels: chosen(name), To: lab.OutsideAddresses, Port: endedPort, Every: sendEvery()}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { e.deletePods(t, []string{name}) })

@@ -10,6 +10,7 @@ import (
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/adminpolicybasedroute/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/clientset/versioned"
+	"github.com/ovnkube/ovnkube/test/e2e/figures"
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 )
 
@@ -100,7 +101,7 @@ func (e *egressIPTest) lasting(t *testing.T) {
 	node := nodes[len(nodes)-1]
 	first, second := addresses("172.18.0.232", "fc00:f853:ccd:e793::232"), addresses("172.18.0.233", "fc00:f853:ccd:e793::233")
 	c := newCapture(t, e.suite, lastingPort, lastingPort, nil)
-	if err := e.StartSender(t.Context(), lab.Sender{Name: name, Node: node, To: lab.OutsideAddresses, Port: lastingPort}); err != nil {
+	if err := e.StartSender(t.Context(), lab.Sender{Name: name, Node: node, To: lab.OutsideAddresses, Port: lastingPort, Every: sendEvery()}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { e.deletePods(t, []string{name}) })
@@ -133,11 +134,18 @@ func (e *egressIPTest) lasting(t *testing.T) {
 	e.remove(t, next)
 }
 
-// goesOn waits until everything that open UDP connections send in a second comes from these
-// addresses.
+// sendEvery is the interval at which the pods of goesOn send. On a slow machine their new connections would
+// take all of its time.
+func sendEvery() time.Duration {
+	return time.Duration(float64(40*time.Millisecond) * figures.Slowness())
+}
+
+// goesOn waits until everything that open UDP connections send in a second, more on a slow machine,
+// comes from these addresses.
 func (c *capture) goesOn(t *testing.T, what string, want []netip.Addr) {
 	t.Helper()
-	const enough = 10 // per second, from each
+	const enough = 10 // in that time, from each
+	window := time.Duration(float64(time.Second) * figures.Slowness())
 	err := lab.Until(t.Context(), egressPatience, "open connections to go on with "+what, func(ctx context.Context) error {
 		all, err := c.taps[lab.Outside].Recent(ctx)
 		if err != nil {
@@ -145,7 +153,7 @@ func (c *capture) goesOn(t *testing.T, what string, want []netip.Addr) {
 		}
 		seen := map[netip.Addr]int{}
 		for _, p := range all {
-			if strings.HasSuffix(p.Text, "length 7") && all[len(all)-1].At.Sub(p.At) < time.Second {
+			if strings.HasSuffix(p.Text, "length 7") && all[len(all)-1].At.Sub(p.At) < window {
 				seen[p.Source.Addr()]++
 			}
 		}

@@ -44,7 +44,7 @@ func (k *kernelTest) busy(t *testing.T) {
 	labels := map[string]string{"app": busyName}
 	var own []netip.Addr
 	for _, node := range nodes {
-		if err := k.StartSender(t.Context(), lab.Sender{Name: busyName + "-" + node, Node: node, Labels: labels, To: lab.OutsideAddresses, Port: busyPort}); err != nil {
+		if err := k.StartSender(t.Context(), lab.Sender{Name: busyName + "-" + node, Node: node, Labels: labels, To: lab.OutsideAddresses, Port: busyPort, Every: sendEvery()}); err != nil {
 			t.Fatal(err)
 		}
 		addrs, err := k.NodeAddresses(t.Context(), node)
