@@ -215,8 +215,8 @@ scale-compare: ## Compare what two runs of scale measured (A=FILE B=FILE)
 	@$(if $(and $(A),$(B)),,$(error say what to compare: make scale-compare A=FILE B=FILE))cd test/scale && go run . show $(abspath $(A)) $(abspath $(B))
 
 .PHONY: scale-plot
-scale-plot: ## Plot time against size of runs with several SCALE_TIMES into _output/scale.svg (FILES='FILE...', SCALE)
-	@$(if $(FILES),,$(error say what to plot: make scale-plot FILES='FILE...'))cd test/scale && go run . plot $(SCALE) $(abspath $(FILES)) >$(OUT)/scale.svg
+scale-plot: ## Plot time against size of runs with several SCALE_TIMES into _output/scale.svg (FILES='FILE...', SCALE, PHASES=REGEXP)
+	@$(if $(FILES),,$(error say what to plot: make scale-plot FILES='FILE...'))cd test/scale && go run . plot -phases '$(PHASES)' $(SCALE) $(abspath $(FILES)) >$(OUT)/scale.svg
 
 .PHONY: scale-test
 scale-test: cluster-binaries ## Test the scale measurements on the smallest cluster (root)

@@ -4,7 +4,7 @@
 //	scale agent [FLAG...]          measure the agent of a node, without a master; this needs root
 //	scale ask [FLAG...]            measure answers of "ovnkube egress" only, without a master; this needs root
 //	scale show FILE [FILE]         print a run as a table, or compare two
-//	scale plot SIZE FILE... >SVG   plot time against size
+//	scale plot [-phases REGEXP] SIZE FILE... >SVG   plot time against size
 package main
 
 import (
@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 
@@ -28,7 +29,7 @@ const usage = `usage: scale run [FLAG...]
        scale agent [FLAG...]
        scale ask [FLAG...]
        scale show FILE [FILE]
-       scale plot SIZE FILE...`
+       scale plot [-phases REGEXP] SIZE FILE...`
 
 // command runs a command line and returns its exit status.
 func command(args []string) int {
@@ -41,8 +42,8 @@ func command(args []string) int {
 		err = run(args[0], args[1:])
 	case len(args) > 1 && args[0] == "show":
 		err = show(args[1:])
-	case len(args) > 2 && args[0] == "plot":
-		err = plot(args[1], args[2:])
+	case len(args) > 1 && args[0] == "plot":
+		err = plot(args[1:])
 	default:
 		err = fmt.Errorf("%s", usage)
 	}
@@ -122,14 +123,24 @@ func show(paths []string) error {
 	return fmt.Errorf("%s", usage)
 }
 
-func plot(size string, paths []string) error {
+func plot(args []string) error {
+	flags := flag.NewFlagSet("scale plot", flag.ExitOnError)
+	phases := flags.String("phases", "", "regular expression of the phases to plot")
+	_ = flags.Parse(args) // it exits
+	if flags.NArg() < 2 {
+		return fmt.Errorf("%s", usage)
+	}
+	match, err := regexp.Compile(*phases)
+	if err != nil {
+		return fmt.Errorf("-phases: %w", err)
+	}
 	var all []result.Result
-	for _, path := range paths {
+	for _, path := range flags.Args()[1:] {
 		one, err := result.Load(path)
 		if err != nil {
 			return err
 		}
 		all = append(all, one...)
 	}
-	return result.WritePlot(os.Stdout, all, size)
+	return result.WritePlot(os.Stdout, all, flags.Arg(0), match)
 }

@@ -24,7 +24,7 @@ func stray(_ context.Context, args []string) error {
 		return err
 	}
 	if flags.NArg() == 0 {
-		return errors.New("usage: probe stray ADDRESS:PORT...")
+		return errors.New("stray needs an ADDRESS:PORT to send to")
 	}
 	for _, text := range flags.Args() {
 		to, err := netip.ParseAddrPort(text)

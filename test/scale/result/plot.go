@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"regexp"
 	"slices"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/plot"
@@ -52,14 +53,11 @@ func curves(all []Result, size string) []curve {
 }
 
 // WritePlot draws time against size, both logarithmic, from the results of a size that was
-// measured at several multiples. phases are the phases to draw; all if there are none.
-func WritePlot(w io.Writer, all []Result, size string, phases ...string) error {
-	drawn := curves(all, size)
-	if len(phases) > 0 {
-		drawn = slices.DeleteFunc(drawn, func(c curve) bool { return !slices.Contains(phases, c.phase) })
-	}
+// measured at several multiples. It draws the phases whose names match the expression.
+func WritePlot(w io.Writer, all []Result, size string, phases *regexp.Regexp) error {
+	drawn := slices.DeleteFunc(curves(all, size), func(c curve) bool { return !phases.MatchString(c.phase) })
 	if len(drawn) == 0 {
-		return fmt.Errorf("nothing was measured at two multiples of %q", size)
+		return fmt.Errorf("nothing that matches %q was measured at two multiples of %q", phases, size)
 	}
 	maxX, minY, maxY := 1.0, math.Inf(1), 0.0
 	for _, c := range drawn {

@@ -8,6 +8,7 @@ import (
 	"math"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -103,13 +104,17 @@ func TestPlot(t *testing.T) {
 		}
 	}
 	var out bytes.Buffer
-	if err := WritePlot(&out, all, "small"); err != nil {
+	if err := WritePlot(&out, all, "small", regexp.MustCompile("")); err != nil {
 		t.Fatal(err)
 	}
 	for _, text := range []string{"cold start (1.00)", "restart (0.00)", ">4x<"} {
 		if !strings.Contains(out.String(), text) {
 			t.Errorf("%q is not in the plot", text)
 		}
+	}
+	var one strings.Builder
+	if err := WritePlot(&one, all, "small", regexp.MustCompile("^restart")); err != nil || strings.Contains(one.String(), "cold start") {
+		t.Errorf("one phase: %v, %s", err, one.String())
 	}
 	for dec := xml.NewDecoder(&out); ; {
 		_, err := dec.Token()
@@ -120,7 +125,7 @@ func TestPlot(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := WritePlot(&out, all, "large"); err == nil {
+	if err := WritePlot(&out, all, "large", regexp.MustCompile("")); err == nil {
 		t.Error("a size that was not measured is plotted")
 	}
 }

@@ -11,9 +11,10 @@ import (
 
 // Dimensions of the image.
 const (
-	width, height = 760, 440
-	left, right   = 70, 250 // of the plot area; the legend is on the right
+	width, height = 800, 440
+	left, right   = 70, 290 // of the plot area; the legend is on the right
 	top, bottom   = 40, 50
+	legendLine    = 17
 )
 
 // colours can be distinguished by people with color blindness, too (Okabe and Ito).
@@ -82,8 +83,9 @@ func (p Plot) y(v float64) float64 { return height - bottom - p.Y.place(v)*(heig
 // Write writes the plot as SVG.
 func (p Plot) Write(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12">`+"\n", width, height)
-	fmt.Fprintf(&b, `<rect width="%d" height="%d" fill="#fff"/>`+"\n", width, height)
+	tall := max(height, top+legendLine*len(p.Curves))
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12">`+"\n", width, tall)
+	fmt.Fprintf(&b, `<rect width="%d" height="%d" fill="#fff"/>`+"\n", width, tall)
 	fmt.Fprintf(&b, `<text x="%d" y="20" font-size="14">%s</text>`+"\n", left, html.EscapeString(p.Title))
 	line := func(x1, y1, x2, y2 float64, style string) {
 		fmt.Fprintf(&b, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" %s/>`+"\n", x1, y1, x2, y2, style)
@@ -116,7 +118,7 @@ func (p Plot) Write(w io.Writer) error {
 			}
 			fmt.Fprintf(&b, `<polyline points="%s" fill="none" stroke-linecap="round" %s/>`+"\n", strings.Join(points, " "), style)
 		}
-		at := top + 17*i
+		at := top + legendLine*i
 		line(width-right+12, float64(at), width-right+34, float64(at), style)
 		fmt.Fprintf(&b, `<text x="%d" y="%d">%s</text>`+"\n", width-right+40, at+4, html.EscapeString(c.Name))
 	}
