@@ -4,7 +4,7 @@
 //	scale agent [FLAG...]          measure the agent of a node, without a master; this needs root
 //	scale ask [FLAG...]            measure answers of "ovnkube egress" only, without a master; this needs root
 //	scale show FILE [FILE]         print a run as a table, or compare two
-//	scale plot [-phases REGEXP] SIZE FILE... >SVG   plot time against size
+//	scale plot [FLAG...] SIZE FILE... >SVG   plot time against size
 package main
 
 import (

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// flood sends datagrams as fast as it can and prints how many. The kernel carries each through the node's
-// datapath before it accepts the next, so that the number shows what the path costs.
+// flood sends datagrams as fast as it can and prints how many. More may be sent than arrive: only the receiver
+// can tell what the path carries.
 func flood(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("flood", flag.ContinueOnError)
 	to := flags.String("to", "", "address and port")

@@ -14,6 +14,14 @@ import (
 // strayPort is the port to which pods send packets that belong to no connection.
 const strayPort = 20892
 
+// strayFilter matches exactly what "probe stray" sends, whatever its source: replies to servers and clients of other
+// tests have other sources, rightly. ICMP errors quote a datagram from port 53, and replies have an identifier. In this language
+// "and" and "or" have the same precedence.
+var strayFilter = fmt.Sprintf("dst port %d", strayPort) +
+	" or ip proto 47 or ip proto 50 or ip proto 253 or ip6 proto 47 or ip6 proto 50 or ip6 proto 253" +
+	" or (icmp and ((icmp[0] = 3 and icmp[28:2] = 53) or (icmp[0] = 0 and icmp[4:2] = 0x1234)))" +
+	" or (icmp6 and ((ip6[40] = 1 and ip6[88:2] = 53) or (ip6[40] = 129 and ip6[44:2] = 0x1234)))"
+
 var strayIPs, strayIngress = addresses("172.18.0.236", "fc00:f853:ccd:e793::236"), addresses("5.5.5.63", "5555::3f")
 
 // strays has pods send packets that belong to no connection, which are not translated: none may
@@ -61,9 +69,7 @@ func (s *suite) strays(t *testing.T) {
 func (s *suite) straysOf(t *testing.T, what string, pods []lab.Pod, right []netip.Addr) {
 	t.Helper()
 	outside := lab.OutsideAddresses
-	// Neighbor discovery is no traffic of a pod, and what goes to servers are the test's own questions.
-	filter := fmt.Sprintf("(dst host %s or dst host %s) and not arp and not tcp dst portrange %d-%d and not (icmp6 and ip6[40] >= 133 and ip6[40] <= 137)",
-		outside[0], outside[1], lab.ServePort, lab.EchoPort)
+	filter := fmt.Sprintf("(dst host %s or dst host %s) and (%s)", outside[0], outside[1], strayFilter)
 	c := newFilteredCapture(t, s, filter, strayPort, right)
 	var to []string
 	for _, a := range outside {
