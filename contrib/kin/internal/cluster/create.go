@@ -275,7 +275,7 @@ func (c *Cluster) applyManifests(ctx context.Context, limit time.Duration, crds,
 	if err != nil {
 		return fmt.Errorf("look for resource definitions: %w", err)
 	}
-	apply := []string{"apply", "--server-side"}
+	var apply []string
 	if len(found) > 0 {
 		apply = append(apply, "--filename", crds)
 	}
@@ -290,14 +290,20 @@ func (c *Cluster) applyManifests(ctx context.Context, limit time.Duration, crds,
 			return fmt.Errorf("ovnkube needs its service accounts (--manifests): %w", err)
 		}
 	}
-	if len(apply) == 2 {
+	if len(apply) == 0 {
 		update("none")
 		return nil
 	}
-	if err := c.kubectl(ctx, apply...); err != nil || len(found) == 0 {
+	if err := c.apply(ctx, apply...); err != nil || len(found) == 0 {
 		return err
 	}
 	return c.kubectl(ctx, "wait", "--for=condition=Established", "--timeout="+limit.String(), "--filename", crds)
+}
+
+// apply applies manifests. The API server refuses unknown fields by itself then: kubectl would do so only after it had
+// read the definitions of all resources, for which it takes more than its limit of half a minute on a very slow machine.
+func (c *Cluster) apply(ctx context.Context, manifests ...string) error {
+	return c.kubectl(ctx, append([]string{"apply", "--server-side", "--validate=false"}, manifests...)...)
 }
 
 func (c *Cluster) kubectl(ctx context.Context, args ...string) error {

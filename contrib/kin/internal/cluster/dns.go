@@ -18,7 +18,7 @@ func (c *Cluster) applyDNS(ctx context.Context) error {
 	if err := writeFile(path, manifest, 0o600); err != nil {
 		return err
 	}
-	return c.kubectl(ctx, "apply", "--server-side", "--filename", path)
+	return c.apply(ctx, "--filename", path)
 }
 
 // awaitDNS waits until names can be resolved: a name server that is ready

@@ -50,7 +50,7 @@ func (c *Cluster) installOvnkube(ctx context.Context, crds, manifests string, up
 		update("left to you: kubectl apply -f " + crds + " and apply -k " + dir)
 		return nil
 	}
-	return c.kubectl(ctx, "apply", "--server-side", "--kustomize", dir)
+	return c.apply(ctx, "--kustomize", dir)
 }
 
 // kustomization renders what kin adds to an overlay: the settings of this cluster.
