@@ -76,16 +76,15 @@ masters=()
 for ((i = 1; i <= MASTERS; i++)); do
 	name=$CLUSTER-control-plane
 	((i == 1)) || name+=$i
-	read -r address _ < <(kubectl get node "$name" -o jsonpath='{.status.addresses[?(@.type=="InternalIP")].address}')
-	masters+=("$(brackets "$address")")
+	addresses=$(kubectl get node "$name" -o jsonpath='{.status.addresses[?(@.type=="InternalIP")].address}')
+	masters+=("$(brackets "${addresses%% *}")")
 done
 # members PORT prints the addresses at which clients reach a database.
 members() { local IFS=,; echo "${masters[*]/%/:$1}" | sed 's/\(^\|,\)/\1ssl:/g'; }
 
 api=${masters[0]}
-if [[ -n $HA ]]; then # kind's load balancer is in front of the API servers
-	[[ $IP_FAMILY == ipv6 ]] && family=GlobalIPv6Address || family=IPAddress
-	api=$(brackets "$(docker inspect -f "{{.NetworkSettings.Networks.kind.$family}}" "$CLUSTER-external-load-balancer")")
+if [[ -n $HA ]]; then # kind's load balancer is in front of the API servers, whose certificates have its name only
+	api=$CLUSTER-external-load-balancer
 fi
 
 mkdir -p _output

@@ -9,21 +9,20 @@ import (
 )
 
 // Fakes of the programs that contrib/kind.sh runs, which print how they were called.
-// The addresses of nodes are derived from their names.
+// The addresses of nodes are derived from their names. kubectl prints them without a newline.
 const (
 	fakeKind = `#!/bin/sh
 echo "kind $*"
 if [ "$2" = cluster ] && [ "$1" = create ]; then cat; fi
 `
 	fakeDocker = `#!/bin/sh
-if [ "$1" = inspect ]; then echo 172.18.0.9; exit; fi
 echo "docker $1"
 `
 	fakeKubectl = `#!/bin/sh
 case "$*" in
-"get node ovn-control-plane "*) echo "$FIRST fc00::1" ;;
-"get node ovn-control-plane2 "*) echo 172.18.0.3 fc00::3 ;;
-"get node ovn-control-plane3 "*) echo 172.18.0.4 fc00::4 ;;
+"get node ovn-control-plane "*) printf %s "$FIRST fc00::1" ;;
+"get node ovn-control-plane2 "*) printf %s '172.18.0.3 fc00::3' ;;
+"get node ovn-control-plane3 "*) printf %s '172.18.0.4 fc00::4' ;;
 "apply -k "*) cp -r "$3" rendered ;;
 *) echo "kubectl $*" ;;
 esac
@@ -58,7 +57,7 @@ func TestKind(t *testing.T) {
 			applied: []string{
 				"  northbound: ssl:172.18.0.2:6641,ssl:172.18.0.3:6641,ssl:172.18.0.4:6641\n",
 				"    address=ssl:172.18.0.2:6642,ssl:172.18.0.3:6642,ssl:172.18.0.4:6642\n",
-				"apiserver=https://172.18.0.9:6443\n", "kind: StatefulSet\n",
+				"apiserver=https://ovn-external-load-balancer:6443\n", "kind: StatefulSet\n",
 			},
 		},
 	} {
