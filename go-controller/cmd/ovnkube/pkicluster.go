@@ -46,7 +46,7 @@ func (p *pkiCommand) request(c *cli.Context) error {
 		return fmt.Errorf("--node is missing; allowed: the name of a node")
 	}
 	return inCluster(c, p.configFile, func(ctx context.Context, kube kubernetes.Interface) error {
-		return cluster.Node{Client: kube, Name: p.node, Dir: pki.Dir(p.dir), Now: p.now}.Run(ctx)
+		return (&cluster.Node{Client: kube, Name: p.node, Dir: pki.Dir(p.dir), Now: p.now}).Run(ctx)
 	})
 }
 

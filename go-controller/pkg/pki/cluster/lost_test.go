@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -171,6 +172,83 @@ func TestLostElsewhere(t *testing.T) {
 	}
 	run(t, k)
 	node := Node{Client: k.Client, Name: "n1", Dir: pki.Dir(t.TempDir()), Now: k.Now}
+	if err := node.Ensure(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestRequestsWhileLost: while an authority is lost, a node has one request, however often it tries, and that is not
+// approved: the API server would keep it forever. It is answered once the authority was restored.
+func TestRequestsWhileLost(t *testing.T) {
+	kube := server(agent("n1"))
+	k := Issuer{Client: kube, Namespace: namespace, Now: (&clock{}).Now, Events: record.NewFakeRecorder(1000)}
+	if err := k.Ensure(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	secrets, requests := kube.CoreV1().Secrets(namespace), kube.CertificatesV1().CertificateSigningRequests()
+	backup, err := secrets.Get(t.Context(), nodes, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := secrets.Delete(t.Context(), nodes, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	node := &Node{Client: kube, Name: "n1", Dir: pki.Dir(t.TempDir()), Now: k.Now}
+	attempt := func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*poll)
+		defer cancel()
+		return node.Ensure(ctx)
+	}
+	lister := k.requests()
+	for range 3 {
+		if err := attempt(); err == nil || !strings.Contains(err.Error(), "not answered") {
+			t.Fatalf("an attempt: %v", err)
+		}
+		all, err := requests.List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(all.Items) != 1 {
+			t.Fatalf("%d requests", len(all.Items))
+		}
+		if err := lister.shared.Certificates().V1().CertificateSigningRequests().Informer().GetIndexer().Add(&all.Items[0]); err != nil {
+			t.Fatal(err)
+		}
+		if err := lister.reconcile(t.Context(), all.Items[0].Name); err == nil || !strings.Contains(err.Error(), nodes) {
+			t.Errorf("it is answered: %v", err)
+		}
+		if all, err = requests.List(t.Context(), metav1.ListOptions{}); err != nil || len(all.Items[0].Status.Conditions) > 0 {
+			t.Errorf("conditions %+v, %v", all.Items[0].Status.Conditions, err)
+		}
+	}
+	backup.ResourceVersion = ""
+	if _, err := secrets.Create(t.Context(), backup, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	run(t, k)
+	if err := node.Ensure(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestRequestGone: a node makes another request if its last one was deleted without an answer.
+func TestRequestGone(t *testing.T) {
+	kube := server(agent("n1"))
+	k := Issuer{Client: kube, Namespace: namespace, Now: (&clock{}).Now}
+	node := &Node{Client: kube, Name: "n1", Dir: pki.Dir(t.TempDir()), Now: k.Now}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*poll)
+	defer cancel()
+	if err := node.Ensure(ctx); err == nil {
+		t.Fatal("nobody answers, and there is a certificate")
+	}
+	requests := kube.CertificatesV1().CertificateSigningRequests()
+	if err := requests.Delete(t.Context(), node.open, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := node.Ensure(t.Context()); err == nil || !strings.Contains(err.Error(), "is gone without an answer") {
+		t.Errorf("after it was deleted: %v", err)
+	}
+	run(t, k)
 	if err := node.Ensure(t.Context()); err != nil {
 		t.Error(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
@@ -28,10 +29,13 @@ type Node struct {
 	Name   string
 	Dir    pki.Dir
 	Now    func() time.Time
+
+	// open is the name of the request that has not been answered yet, "" if there is none.
+	open string
 }
 
 // Run maintains the certificate until ctx is done.
-func (n Node) Run(ctx context.Context) error {
+func (n *Node) Run(ctx context.Context) error {
 	after := retry
 	for ctx.Err() == nil {
 		err := n.Ensure(ctx)
@@ -44,13 +48,13 @@ func (n Node) Run(ctx context.Context) error {
 			klog.ErrorS(err, "No certificate for this node, will retry", "node", n.Name, "after", after)
 		}
 		pause(ctx, after)
-		after = min(2*after, requestTimeout) // each request stays in the API server for an hour
+		after = min(2*after, requestTimeout)
 	}
 	return nil
 }
 
 // Ensure requests a certificate unless there is one that will be valid for some time.
-func (n Node) Ensure(ctx context.Context) error {
+func (n *Node) Ensure(ctx context.Context) error {
 	cert, err := n.Dir.Certificate(Name, n.Name)
 	if err == nil && !pki.Due(cert, n.Now()) {
 		return nil
@@ -65,36 +69,47 @@ func (n Node) Ensure(ctx context.Context) error {
 	return nil
 }
 
-func (n Node) request(ctx context.Context) (*x509.Certificate, error) {
-	request, err := n.Dir.Request(Name, n.Name)
-	if err != nil {
-		return nil, err
-	}
+// request waits for the answer to a request. One that is not answered in time stays open, and the next attempt waits
+// for it: the API server keeps it for a day.
+func (n *Node) request(ctx context.Context) (*x509.Certificate, error) {
 	client := n.Client.CertificatesV1().CertificateSigningRequests()
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	csr, err := client.Create(ctx, &certificatesv1.CertificateSigningRequest{
-		ObjectMeta: metav1.ObjectMeta{GenerateName: "ovnkube-node-"},
-		Spec:       certificatesv1.CertificateSigningRequestSpec{Request: request, SignerName: SignerName, Usages: usages},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("ask for a certificate: %w", err)
+	if n.open == "" {
+		request, err := n.Dir.Request(Name, n.Name)
+		if err != nil {
+			return nil, err
+		}
+		csr, err := client.Create(ctx, &certificatesv1.CertificateSigningRequest{
+			ObjectMeta: metav1.ObjectMeta{GenerateName: "ovnkube-node-"},
+			Spec:       certificatesv1.CertificateSigningRequestSpec{Request: request, SignerName: SignerName, Usages: usages},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			return nil, fmt.Errorf("ask for a certificate: %w", err)
+		}
+		n.open = csr.Name
 	}
 	for {
-		if len(csr.Status.Certificate) > 0 {
+		csr, err := client.Get(ctx, n.open, metav1.GetOptions{})
+		switch {
+		case ctx.Err() != nil:
+			return nil, fmt.Errorf("certificate request %s: not answered after %s: does ovnkube-pki run?", n.open, requestTimeout)
+		case apierrors.IsNotFound(err):
+			name := n.open
+			n.open = ""
+			return nil, fmt.Errorf("certificate request %s is gone without an answer", name)
+		case err != nil:
+			return nil, fmt.Errorf("wait for certificate request %s: %w", n.open, err)
+		case len(csr.Status.Certificate) > 0:
+			n.open = ""
 			return n.Dir.Accept(Name, csr.Status.Certificate)
 		}
 		for _, what := range []certificatesv1.RequestConditionType{certificatesv1.CertificateDenied, certificatesv1.CertificateFailed} {
 			if c := condition(csr, what); c != nil {
+				n.open = ""
 				return nil, fmt.Errorf("certificate request %s: %s: %s", csr.Name, c.Reason, c.Message)
 			}
 		}
-		if !pause(ctx, poll) {
-			return nil, fmt.Errorf("certificate request %s: not answered after %s: does ovnkube-pki run?", csr.Name, requestTimeout)
-		}
-		name := csr.Name
-		if csr, err = client.Get(ctx, name, metav1.GetOptions{}); err != nil {
-			return nil, fmt.Errorf("wait for certificate request %s: %w", name, err)
-		}
+		pause(ctx, poll)
 	}
 }

@@ -81,6 +81,12 @@ func (r *requests) reconcile(ctx context.Context, name string) error {
 		klog.V(2).InfoS("Certificate request refused", "request", name, "by", csr.Spec.Username, "reason", err.Error())
 		return r.refuse(ctx, csr, err)
 	}
+	// A request that cannot be signed yet is not approved: the API server deletes requests that are pending after a day,
+	// but never those that are approved and have no certificate.
+	certificate, err := r.issuer.answer(ctx, csr.Spec.Request, node)
+	if err != nil {
+		return fmt.Errorf("sign certificate request %s: %w", name, err)
+	}
 	client := r.issuer.Client.CertificatesV1().CertificateSigningRequests()
 	if !has(csr, certificatesv1.CertificateApproved) {
 		with := withCondition(csr, certificatesv1.CertificateApproved, reasonSigned, "the pod of the token runs on node "+node)
@@ -89,9 +95,7 @@ func (r *requests) reconcile(ctx context.Context, name string) error {
 		}
 	}
 	csr = csr.DeepCopy()
-	if csr.Status.Certificate, err = r.issuer.answer(ctx, csr.Spec.Request, node); err != nil {
-		return fmt.Errorf("sign certificate request %s: %w", name, err)
-	}
+	csr.Status.Certificate = certificate
 	if _, err := client.UpdateStatus(ctx, csr, metav1.UpdateOptions{}); err != nil {
 		return fmt.Errorf("answer certificate request %s: %w", name, err)
 	}
