@@ -112,3 +112,20 @@ func inMode(n *corev1.Node, mode topology.GatewayMode) *corev1.Node {
 	n.Annotations[kube.AnnotationL3Gateway] = kube.FormatL3Gateway(known.Gateway)
 	return n
 }
+
+// TestNodesAreDecodedOnce: a decision does not decode the annotations of all nodes again.
+func TestNodesAreDecodedOnce(t *testing.T) {
+	const nodes = 50
+	w := newWorld(t, fake(), namespace("red"))
+	for i := range nodes {
+		w.create(node(i))
+	}
+	c := w.start()
+	if _, err := c.snapshot(); err != nil {
+		t.Fatal(err)
+	}
+	each := testing.AllocsPerRun(10, func() { _, _ = c.snapshot() }) / nodes
+	if each > 10 {
+		t.Errorf("%.1f allocations for each node", each)
+	}
+}

@@ -20,6 +20,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
 // reconcileAll decides which namespaces use which gateways and enqueues the affected keys.
@@ -119,16 +120,20 @@ func (c *Controller) snapshot() (externalroute.Snapshot, error) {
 	if err != nil {
 		return externalroute.Snapshot{}, fmt.Errorf("list nodes: %w", err)
 	}
-	return Read(policies, namespaces, nodes, kube.PodsIndexed(c.pods, announced, all), c.podsIn, c.readyNodes(nodes)), nil
+	decoded := make([]topology.Node, 0, len(nodes))
+	for _, n := range nodes {
+		node, _ := c.decoded.Node(n) // the network controller reports parse errors
+		decoded = append(decoded, node)
+	}
+	return Read(policies, namespaces, decoded, kube.PodsIndexed(c.pods, announced, all), c.podsIn, c.readyNodes(decoded)), nil
 }
 
 // readyNodes returns a function that reports which nodes count as ready; gateways are kept if Kubernetes
 // loses contact with many nodes at once.
-func (c *Controller) readyNodes(list []*corev1.Node) func(node string) bool {
+func (c *Controller) readyNodes(list []topology.Node) func(node string) bool {
 	nodes := make([]place.Node, 0, len(list))
 	for _, n := range list {
-		decoded, _ := c.decoded.Node(n) // the network controller reports parse errors
-		node := place.Node{Node: decoded}
+		node := place.Node{Node: n}
 		if c.deps.Health != nil {
 			node.Reach = c.deps.Health.Reach(n.Name)
 		}
@@ -153,7 +158,7 @@ func ReadyNodes(nodes []place.Node) func(node string) bool {
 // Read decodes everything that names gateways: announced are the pods that may claim by
 // annotation to be gateways, pods returns the pods of a namespace, and nodeReady reports
 // which nodes count as ready.
-func Read(policies []*v1.AdminPolicyBasedExternalRoute, namespaces []*corev1.Namespace, nodes []*corev1.Node,
+func Read(policies []*v1.AdminPolicyBasedExternalRoute, namespaces []*corev1.Namespace, nodes []topology.Node,
 	announced []*corev1.Pod, pods func(namespace string) []*corev1.Pod, nodeReady func(node string) bool,
 ) externalroute.Snapshot {
 	snap := externalroute.Snapshot{
@@ -169,9 +174,8 @@ func Read(policies []*v1.AdminPolicyBasedExternalRoute, namespaces []*corev1.Nam
 		})
 	}
 	for _, n := range nodes {
-		node, _ := kube.Node(n) // the network controller reports parse errors
-		snap.NodeAddrs[n.Name] = externalroute.NodeAddrs(node)
-		for _, p := range externalroute.Networks(node) {
+		snap.NodeAddrs[n.Name] = externalroute.NodeAddrs(n)
+		for _, p := range externalroute.Networks(n) {
 			if p = p.Masked(); !slices.Contains(snap.Networks, p) {
 				snap.Networks = append(snap.Networks, p)
 			}

@@ -22,15 +22,20 @@ const key = "targets"
 // Targets keeps the targets of a tracker equal to the nodes of the cluster.
 type Targets struct {
 	nodes   corelisters.NodeLister
+	decoded kube.Nodes
 	tracker *health.Tracker
 	queue   *queue.Controller
 }
 
 // New returns the Targets of tracker. The informer is started by the caller.
 func New(nodes coreinformers.NodeInformer, tracker *health.Tracker) (*Targets, error) {
-	t := &Targets{nodes: nodes.Lister(), tracker: tracker}
+	decoded, err := kube.NewNodes(nodes.Informer())
+	if err != nil {
+		return nil, err
+	}
+	t := &Targets{nodes: nodes.Lister(), decoded: decoded, tracker: tracker}
 	t.queue = queue.New("health-targets", t.reconcile)
-	err := t.queue.Watch(nodes.Informer(), func(old, new any) []string {
+	err = t.queue.Watch(nodes.Informer(), func(old, new any) []string {
 		o, _ := old.(*corev1.Node)
 		n, _ := new.(*corev1.Node)
 		if o != nil && n != nil && o.Annotations[kube.AnnotationNodeSubnets] == n.Annotations[kube.AnnotationNodeSubnets] {
@@ -55,7 +60,7 @@ func (t *Targets) reconcile(context.Context, string) error {
 	}
 	targets := map[string][]netip.Addr{}
 	for _, n := range nodes {
-		node, err := kube.Node(n)
+		node, err := t.decoded.Node(n)
 		if err != nil { // the rest is decoded; with invalid subnets there are none
 			klog.V(2).InfoS("Probing the addresses of a node that can be read", "node", n.Name, "err", err)
 		}

@@ -2,6 +2,7 @@ package master
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"sync"
 	"testing"
@@ -88,4 +89,31 @@ func TestTargetsFollowTheNodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually.True(t, "the deleted node to be forgotten", func() bool { return !tracker.Healthy("n1") })
+}
+
+// TestNodesAreDecodedOnce: a change of one node does not have the annotations of all nodes decoded again.
+func TestNodesAreDecodedOnce(t *testing.T) {
+	const nodes = 50
+	cs := fake.NewClientset()
+	core := informers.NewSharedInformerFactory(cs, 0)
+	tracker := health.NewTracker(&prober{asked: map[string]map[netip.Addr]bool{}}, time.Hour)
+	targets, err := New(core.Core().V1().Nodes(), tracker)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range nodes {
+		n := node(fmt.Sprintf("n%d", i), fmt.Sprintf(`{"default":["10.244.%d.0/24","fd00:10:244:%d::/64"]}`, i, i+1))
+		if err := core.Core().V1().Nodes().Informer().GetIndexer().Add(n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reconcile := func() {
+		if err := targets.reconcile(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reconcile()
+	if each := testing.AllocsPerRun(10, reconcile) / nodes; each > 10 {
+		t.Errorf("%.1f allocations for each node", each)
+	}
 }

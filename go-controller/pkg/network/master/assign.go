@@ -55,7 +55,7 @@ func (c *Controller) claims(nodes []*corev1.Node) []network.Claim {
 	present := make(map[types.UID]bool, len(nodes))
 	for _, n := range nodes {
 		present[n.UID] = true
-		node, _ := kube.Node(n) // invalid annotations are ignored
+		node, _ := c.decoded.Node(n) // invalid annotations are ignored
 		claim := network.Claim{Name: n.Name, Created: n.CreationTimestamp.Time, Subnets: node.Subnets, Join: node.Join}
 		if a, ok := c.assumed[n.Name]; ok {
 			if a.uid != n.UID || slices.Equal(a.subnets, node.Subnets) && slices.Equal(a.join, node.Join) {

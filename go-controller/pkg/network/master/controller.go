@@ -60,6 +60,7 @@ type Controller struct {
 	Deps
 	queue          *queue.Controller
 	nodes, written corelisters.NodeLister
+	decoded        kube.Nodes
 
 	// assumed holds assignments that the lister does not show yet, by node. Only the
 	// cluster key uses it.
@@ -94,7 +95,11 @@ func New(d Deps) (*Controller, error) {
 	if d.Refusal == nil {
 		d.Refusal = func(string, ...string) error { return nil }
 	}
-	c := &Controller{Deps: d, nodes: d.Nodes.Lister(), written: d.Written.Lister(), assumed: map[string]assumption{}, reported: map[types.UID][3]string{},
+	decoded, err := kube.NewNodes(d.Nodes.Informer())
+	if err != nil {
+		return nil, err
+	}
+	c := &Controller{Deps: d, nodes: d.Nodes.Lister(), decoded: decoded, written: d.Written.Lister(), assumed: map[string]assumption{}, reported: map[types.UID][3]string{},
 		conditions: map[string]setCondition{}}
 	c.queue = queue.New("network", c.reconcile)
 	if err := c.queue.Watch(d.Nodes.Informer(), nodeKeys); err != nil {
@@ -197,7 +202,7 @@ func (c *Controller) chassisOf(name string) func(chassis, hostname string) bool 
 	others := map[string]bool{}
 	nodes, _ := c.nodes.List(labels.Everything()) // reads memory and does not fail
 	for _, n := range nodes {
-		node, _ := kube.Node(n) // invalid annotations are ignored
+		node, _ := c.decoded.Node(n) // invalid annotations are ignored
 		others[node.Chassis] = true
 	}
 	return func(chassis, hostname string) bool {
@@ -218,7 +223,7 @@ func (c *Controller) reconcileNode(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	node, _ := kube.Node(n) // invalid annotations are ignored
+	node, _ := c.decoded.Node(n) // invalid annotations are ignored
 	if !c.settled(node) {
 		klog.V(4).InfoS("Node waits for its assignment", "node", name)
 		return nil

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
@@ -269,5 +270,32 @@ func TestPathIndependence(t *testing.T) {
 			}
 			c.waitFresh(cfg)
 		})
+	}
+}
+
+// TestNodesAreDecodedOnce: an assignment does not decode the annotations of all nodes again.
+func TestNodesAreDecodedOnce(t *testing.T) {
+	const nodes = 20
+	c := newCluster(t)
+	for i := range nodes {
+		c.addNode(fmt.Sprintf("n%d", i), i+1)
+	}
+	controller := c.start(config("10.244.0.0/16"))
+	for i := range nodes {
+		name := fmt.Sprintf("n%d", i)
+		c.wait(name+" to be assigned a subnet", func() bool { return c.annotation(name, kube.AnnotationNodeSubnets) != "" })
+	}
+	c.stop() // claims is for the worker of one key
+	all, err := controller.nodes.List(labels.Everything())
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := func() {
+		controller.claims(all)
+		controller.chassisOf("gone")
+	}
+	read()
+	if each := testing.AllocsPerRun(10, read) / nodes; each > 10 {
+		t.Errorf("%.1f allocations for each node", each)
 	}
 }
