@@ -71,7 +71,7 @@ func (b *bench) starts(ctx context.Context) error {
 // implementation, as far as that has the same rows.
 func (b *bench) takeOver(ctx context.Context) error {
 	b.master.Stop()
-	n, err := b.plane.Estrange(ctx)
+	n, err := b.plane.Disown(ctx)
 	if err != nil {
 		return err
 	}

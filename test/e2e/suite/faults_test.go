@@ -104,6 +104,9 @@ var faultKinds = []struct {
 func (s *suite) faults(t *testing.T) {
 	f := s.newFaultTest(t)
 	before := f.settledState(t)
+	if !s.installed { // pods are gone with their commands when they are stopped
+		t.Run("taken over", func(t *testing.T) { f.takenOver(t, before) })
+	}
 	for i, kind := range faultKinds {
 		if i > 0 && os.Getenv("FAULTS") != "all" {
 			break
