@@ -10,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/adminpolicybasedroute/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
@@ -34,8 +35,9 @@ type Plan struct {
 
 // Policy is the decision about an AdminPolicyBasedExternalRoute.
 type Policy struct {
-	Generation int64    // of the spec that was decided on
-	Namespaces []string // the selected namespaces, sorted
+	UID        types.UID // of the object that was decided on
+	Generation int64     // of its spec
+	Namespaces []string  // the selected namespaces, sorted
 	hops       []source
 	problems   []problem
 	conflicts  []problem
@@ -101,7 +103,7 @@ func Decide(cfg Config, snap Snapshot) Plan {
 
 // add merges a policy into the decisions of older ones.
 func (d *decision) add(p *v1.AdminPolicyBasedExternalRoute, r *resolver) {
-	result := &Policy{Generation: p.Generation}
+	result := &Policy{UID: p.UID, Generation: p.Generation}
 	d.results[p.Name] = result
 	result.hops, result.problems = r.resolve(p.Spec.NextHops)
 	selector, err := metav1.LabelSelectorAsSelector(&p.Spec.From.NamespaceSelector)

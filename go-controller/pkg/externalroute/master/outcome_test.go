@@ -38,6 +38,32 @@ func TestOutcomeServed(t *testing.T) {
 	}
 }
 
+// TestMadeAnew: a policy that was deleted and created again is not reported on before it has been decided on.
+func TestMadeAnew(t *testing.T) {
+	w := newWorld(t, fake(), node(0), namespace("red"), pod("red", 0, 0), policy("p", anyGWs, hops("172.18.0.51")))
+	c := w.start()
+	w.reported("p")
+	w.stop()
+	anew := policy("p", anyGWs, hops("no address"))
+	anew.UID = "another"
+	if err := c.deps.Policies.Informer().GetIndexer().Update(anew); err != nil {
+		t.Fatal(err)
+	}
+	before := w.patchCount()
+	if err := c.reconcileStatus(t.Context(), "p"); err != nil {
+		t.Fatal(err)
+	}
+	if w.patchCount() != before {
+		t.Errorf("the status of its predecessor:\n%s", w)
+	}
+	if err := c.reconcileAll(t.Context(), all); err != nil {
+		t.Fatal(err)
+	}
+	if c.plan.Policies["p"].UID != "another" || !c.reportPolicies["p"] && len(c.dirty) == 0 {
+		t.Error("nothing is reported after the decision")
+	}
+}
+
 // TestWriteFailure: only a policy whose routes cannot be written reports this,
 // and it stops reporting it when they are written.
 func TestWriteFailure(t *testing.T) {

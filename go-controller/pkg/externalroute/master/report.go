@@ -50,8 +50,8 @@ func (c *Controller) reconcileStatus(ctx context.Context, name string) error {
 	waits := c.reportPolicies[name]
 	failed := maps.Clone(c.failed)
 	c.mu.Unlock()
-	if !ok || waits {
-		return nil // enqueued again when the nodes are written
+	if !ok || waits || policy.UID != obj.UID {
+		return nil // enqueued again when it has been decided on and the nodes are written
 	}
 	status := externalroute.Status(policy, c.served(policy, failed), known)
 	had, err := json.Marshal(known)
