@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"fmt"
 
 	"k8s.io/client-go/informers"
@@ -48,7 +49,12 @@ func (i *egressIPInformers) informer() egressipinformers.EgressIPInformer {
 func (m *master) egressIPs(core informers.SharedInformerFactory) (*egressipmaster.Controller, []starter, *noreroute.PodSet, error) {
 	cfg := m.env.Config
 	if !cfg.Features.EgressIP {
-		m.runners["egress IPs"] = &featureCleanup{feature: egressip.Feature, writer: m.writer}
+		client, err := versioned.NewForConfig(m.env.REST)
+		if err != nil {
+			return nil, nil, nil, fmt.Errorf("make the client of EgressIPs: %w", err)
+		}
+		m.runners["egress IPs"] = &featureCleanup{feature: egressip.Feature, writer: m.writer,
+			retire: func(ctx context.Context) error { return egressipmaster.Retire(ctx, client) }}
 		return nil, nil, nil, nil
 	}
 	tracker, err := m.health()

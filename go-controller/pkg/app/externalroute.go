@@ -28,13 +28,14 @@ import (
 func (m *master) externalGateways(
 	core informers.SharedInformerFactory, pods *podmaster.Controller, routed *noreroute.PodSet, rerouted ...*noreroute.PodSet,
 ) ([]starter, error) {
-	if !m.env.Config.Features.MultiExternalGateway {
-		m.runners["external gateways"] = &featureCleanup{feature: externalroute.Feature, writer: m.writer}
-		return nil, nil
-	}
 	routes, err := versioned.NewForConfig(m.env.REST)
 	if err != nil {
 		return nil, fmt.Errorf("make the client of external gateways: %w", err)
+	}
+	if !m.env.Config.Features.MultiExternalGateway {
+		m.runners["external gateways"] = &featureCleanup{feature: externalroute.Feature, writer: m.writer,
+			retire: func(ctx context.Context) error { return externalroutemaster.Retire(ctx, m.env.Kube, routes) }}
+		return nil, nil
 	}
 	factory := externalversions.NewSharedInformerFactoryWithOptions(routes, 0, externalversions.WithTransform(kube.Trim))
 	deps := externalroutemaster.Deps{

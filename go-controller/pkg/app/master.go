@@ -230,7 +230,12 @@ func (m *master) build() ([]starter, error) {
 		start = append(start, own)
 		m.runners["pods"] = startAfter(c.Attempted(), pods)
 	} else {
-		m.runners["egress services"] = &featureCleanup{feature: egressservice.Feature, writer: m.writer}
+		egress, err := versioned.NewForConfig(m.env.REST)
+		if err != nil {
+			return nil, fmt.Errorf("make the client of our own kinds: %w", err)
+		}
+		m.runners["egress services"] = &featureCleanup{feature: egressservice.Feature, writer: m.writer,
+			retire: func(ctx context.Context) error { return egressservicemaster.Retire(ctx, m.env.Kube, egress) }}
 	}
 	if err := m.services(core, ipPods, servicePods); err != nil {
 		return nil, err
