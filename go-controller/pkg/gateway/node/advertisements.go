@@ -23,13 +23,17 @@ const (
 )
 
 // keepAdvertisements keeps the host accepting router advertisements when it
-// starts to forward. Otherwise the kernel removes the default routes that it has
-// learned, and ignores later advertisements. Links that do not accept any are left alone.
+// starts to forward, on the uplinks and on the links to other networks, which may be those of EgressIPs.
+// Otherwise the kernel removes the default routes that it has learned, and ignores later
+// advertisements, so that addresses expire. Links that do not accept any are left alone.
 func (g *Gateway) keepAdvertisements(ctx context.Context) error {
 	if !slices.Contains(g.Families, topology.IPv6) || !link.HasIPv6() {
 		return nil
 	}
-	var links []string
+	links, err := link.Own()
+	if err != nil {
+		return err
+	}
 	for _, p := range g.physicalNetworks() {
 		bridge, uplink, _, err := g.discover(ctx, p)
 		if err != nil && p.second() {
@@ -42,6 +46,9 @@ func (g *Gateway) keepAdvertisements(ctx context.Context) error {
 	}
 	want := map[string]string{}
 	for _, name := range links {
+		if name == topology.ManagementPort { // see ensureManagementSettings
+			continue
+		}
 		accepts, err := acceptsAdvertisements(name)
 		if err != nil {
 			return err

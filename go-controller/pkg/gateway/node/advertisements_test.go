@@ -17,6 +17,11 @@ import (
 // a default route through it, and a prefix for addresses.
 func (l *lab) advertise(prefix netip.Prefix) {
 	l.t.Helper()
+	l.advertiseOn("far0", prefix)
+}
+
+func (l *lab) advertiseOn(link string, prefix netip.Prefix) {
+	l.t.Helper()
 	message := []byte{134, 0, 0, 0, 64, 0, 7, 8, 0, 0, 0, 0, 0, 0, 0, 0} // a router for 1800 s
 	message = append(message, 3, 4, byte(prefix.Bits()), 0xc0)           // a prefix, on link, for addresses
 	message = append(message, 0, 0, 14, 16, 0, 0, 7, 8, 0, 0, 0, 0)      // valid for 3600 s, preferred for 1800 s
@@ -26,15 +31,15 @@ func (l *lab) advertise(prefix netip.Prefix) {
 		l.t.Fatal(err)
 	}
 	defer far.Close()
-	<-l.ns.Go(func() { err = sendAdvertisement(far, message) })
+	<-l.ns.Go(func() { err = sendAdvertisement(far, link, message) })
 	if err != nil {
 		l.t.Fatal(err)
 	}
 }
 
-// sendAdvertisement sends the message through far0 to all nodes of the link. The kernel
+// sendAdvertisement sends the message through a link to all nodes of the link. The kernel
 // fills in the checksum. The calling thread stays in the network namespace.
-func sendAdvertisement(far netns.NsHandle, message []byte) error {
+func sendAdvertisement(far netns.NsHandle, name string, message []byte) error {
 	if err := netns.Set(far); err != nil {
 		return err
 	}
@@ -46,7 +51,7 @@ func sendAdvertisement(far netns.NsHandle, message []byte) error {
 	if err := unix.SetsockoptInt(s, unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_HOPS, 255); err != nil {
 		return err
 	}
-	link, err := net.InterfaceByName("far0")
+	link, err := net.InterfaceByName(name)
 	if err != nil {
 		return err
 	}
@@ -93,6 +98,44 @@ func TestAdvertisements(t *testing.T) {
 	awaitAddress("eth0", "fc00:24::/64")
 	if got := routes(); !strings.Contains(got, "dev eth0 proto ra") {
 		t.Errorf("after the clean-up the default routes are %q", got)
+	}
+}
+
+// TestAdvertisementsElsewhere: a host continues to learn from router advertisements on a link to another network, and does
+// not begin to on links to pods.
+func TestAdvertisementsElsewhere(t *testing.T) {
+	l := newLab(t)
+	l.ns.Run("ip", "-6", "route", "del", "default") // the one of eth0
+	l.ns.Run("ip", "link", "add", "eth1", "type", "veth", "peer", "name", "far1", "netns", "far")
+	l.ns.Run("ip", "link", "set", "eth1", "up")
+	l.ns.Run("ip", "netns", "exec", "far", "ip", "link", "set", "far1", "up")
+	eventually.True(t, "far1 to have an address", func() bool {
+		return l.ns.Run("ip", "netns", "exec", "far", "ip", "-6", "addr", "show", "dev", "far1", "scope", "link", "-tentative") != ""
+	})
+	l.ns.Run("ip", "link", "add", "pod0", "type", "veth", "peer", "name", "pod1")
+	awaitAddress := func(prefix string) {
+		t.Helper()
+		eventually.True(t, "eth1 to have an address of "+prefix, func() bool {
+			l.advertiseOn("far1", netip.MustParsePrefix(prefix))
+			return strings.Contains(l.ns.Run("ip", "-6", "addr", "show", "dev", "eth1"), strings.TrimSuffix(prefix, ":/64"))
+		})
+	}
+	awaitAddress("fc00:31::/64")
+	l.mustPass(l.start(l.db))
+	awaitAddress("fc00:32::/64")
+	if got := l.ns.Run("ip", "-6", "route", "show", "default", "dev", "eth1"); !strings.Contains(got, "proto ra") {
+		t.Errorf("default routes of eth1: %q", got)
+	}
+	if got := l.ns.Run("sysctl", "-n", "net.ipv6.conf.pod0.accept_ra"); got != "1" {
+		t.Errorf("accept_ra of a link to a pod is %s", got)
+	}
+	l.mustPass(l.start(l.db)) // a restart
+	awaitAddress("fc00:33::/64")
+	if err := (Cleaner{OVS: l.db}).Cleanup(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := l.ns.Run("sysctl", "-n", "net.ipv6.conf.eth1.accept_ra"); got != "1" {
+		t.Errorf("after the clean-up accept_ra is %s", got)
 	}
 }
 
