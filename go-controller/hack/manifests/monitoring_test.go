@@ -164,6 +164,41 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
+// TestCertificatesOfAlerts: an alert about certificates covers all that masters and nodes use.
+func TestCertificatesOfAlerts(t *testing.T) {
+	files := map[string]bool{}
+	for _, w := range workloads(t) {
+		for _, c := range w.template.Spec.Containers {
+			for _, arg := range c.Args {
+				if flag, file, _ := strings.Cut(arg, "="); strings.HasSuffix(flag, "-cert") || strings.HasSuffix(flag, "-cacert") {
+					files[file] = true
+				}
+			}
+		}
+	}
+	if len(files) < 3 {
+		t.Fatalf("only found the certificates %v", files)
+	}
+	byFile := regexp.MustCompile(`\bfile=~"([^"]*)"`)
+	found := 0
+	for _, group := range alerts(t).Groups {
+		for _, a := range group.Rules {
+			for _, match := range byFile.FindAllStringSubmatch(a.Expr, -1) {
+				found++
+				covered := regexp.MustCompile("^(?:" + match[1] + ")$") // as Prometheus reads it
+				for file := range files {
+					if !covered.MatchString(file) {
+						t.Errorf("%s does not cover %s", a.Alert, file)
+					}
+				}
+			}
+		}
+	}
+	if found != 2 {
+		t.Errorf("%d alerts are about certificates, want 2", found)
+	}
+}
+
 var (
 	name      = regexp.MustCompile(`[a-zA-Z_:][a-zA-Z0-9_:]*`)
 	quoted    = regexp.MustCompile(`"[^"]*"`)
