@@ -16,6 +16,7 @@ import (
 // programs are the iptables programs of one family.
 type programs struct {
 	family  topology.Family
+	path    string
 	save    string
 	restore []string // with arguments
 	writes  int
@@ -34,13 +35,20 @@ func protocol(f topology.Family) iptables.Protocol {
 	return iptables.ProtocolIPv4
 }
 
+// basename is the name of the programs of a family.
+func basename(f topology.Family) string {
+	if f == topology.IPv6 {
+		return "ip6tables"
+	}
+	return "iptables"
+}
+
 // find finds the programs of a family: those next to the first iptables in the path, so that all
 // use the same backend.
-func find(f topology.Family) (*programs, error) {
-	name := "iptables"
-	if f == topology.IPv6 {
-		name = "ip6tables"
-	}
+func find(f topology.Family) (*programs, error) { return findNamed(f, basename(f)) }
+
+// findNamed finds the programs of a family by the name of one of them, such as iptables-nft.
+func findNamed(f topology.Family, name string) (*programs, error) {
 	path, err := exec.LookPath(name)
 	if err != nil {
 		return nil, fmt.Errorf("find %s: %w", name, err)
@@ -49,7 +57,7 @@ func find(f topology.Family) (*programs, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ask %s for its version: %w", path, err)
 	}
-	p := &programs{family: f, save: path + "-save", restore: []string{path + "-restore", "--noflush"}}
+	p := &programs{family: f, path: path, save: path + "-save", restore: []string{path + "-restore", "--noflush"}}
 	for _, program := range []string{p.save, p.restore[0]} {
 		if _, err := exec.LookPath(program); err != nil {
 			return nil, fmt.Errorf("find %s beside %s: %w", program, path, err)
@@ -71,6 +79,15 @@ func canWait(major, minor, patch int) bool {
 		return minor > waitMinor
 	}
 	return patch >= waitPatch
+}
+
+// legacy reports whether the programs write to the kernel's legacy tables instead of nftables.
+func (p *programs) legacy() (bool, error) {
+	version, err := exec.Command(p.path, "--version").Output()
+	if err != nil {
+		return false, fmt.Errorf("ask %s for its version: %w", p.path, err)
+	}
+	return !strings.Contains(string(version), "nf_tables"), nil
 }
 
 // read returns what iptables-save prints of one table, or of all tables if table is "".

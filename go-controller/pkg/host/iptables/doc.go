@@ -12,5 +12,8 @@
 // Before Sweep, rules that an earlier run left in our chains stay where they are, and so do chains
 // that are no longer declared.
 //
+// Cleanup uses the programs of every backend that is installed, and asks the kernel's nftables by
+// netlink whether a chain is left.
+//
 // Callers: the node's gateway, services and egress features; cleanup.
 package iptables

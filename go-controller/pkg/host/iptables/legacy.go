@@ -34,11 +34,7 @@ func (w *Writer) Legacy() (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("find iptables: %w", err)
 	}
-	version, err := exec.Command(path, "--version").Output()
-	if err != nil {
-		return false, fmt.Errorf("ask %s for its version: %w", path, err)
-	}
-	return !strings.Contains(string(version), "nf_tables"), nil
+	return (&programs{path: path}).legacy()
 }
 
 // LegacyState returns a cheap summary of the tables with declared chains: it changes when rules or

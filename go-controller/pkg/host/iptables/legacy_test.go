@@ -12,10 +12,16 @@ import (
 // legacy puts the programs of legacy iptables first in the path.
 func legacy(t *testing.T) {
 	t.Helper()
+	t.Setenv("PATH", programsOf(t, "legacy")+":"+os.Getenv("PATH"))
+}
+
+// programsOf returns a directory in which the programs of a backend, nft or legacy, have the names without it.
+func programsOf(t *testing.T, backend string) string {
+	t.Helper()
 	dir := t.TempDir()
 	for _, name := range []string{"iptables", "ip6tables"} {
 		for _, suffix := range []string{"", "-save", "-restore"} {
-			program, err := exec.LookPath(name + "-legacy" + suffix)
+			program, err := exec.LookPath(name + "-" + backend + suffix)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -24,7 +30,7 @@ func legacy(t *testing.T) {
 			}
 		}
 	}
-	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	return dir
 }
 
 // TestLegacyState: the state shows whatever others add to or delete from legacy tables, and

@@ -288,38 +288,6 @@ func (w *Writer) reconcile(ctx context.Context, f topology.Family, r round) (wri
 	return w.programs[f].writes != before, nil
 }
 
-// Cleanup removes all our chains and the jumps to them, from all tables of both families, including
-// those of earlier runs.
-func Cleanup(ctx context.Context) error {
-	nothing := map[string]goal{}
-	for _, t := range []string{"filter", "mangle", "nat", "raw"} {
-		nothing[t] = goal{swept: true}
-	}
-	var errs []error
-	for _, f := range topology.Families {
-		p, err := find(f)
-		if err == nil {
-			err = p.reconcile(ctx, nothing)
-			p.dropEmpty(ctx)
-		}
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
-}
-
-// dropEmpty deletes built-in chains that jumped to ours if they are empty: with the nftables
-// backend they are created with the first rule and are ordinary objects of the kernel. A chain
-// stays if it is not empty, if its policy is not the default, or if the backend cannot delete it.
-func (p *programs) dropEmpty(ctx context.Context) {
-	for _, chain := range []struct{ table, name string }{
-		{"filter", "INPUT"}, {"filter", "FORWARD"}, {"mangle", "PREROUTING"},
-		{"nat", "PREROUTING"}, {"nat", "OUTPUT"}, {"nat", "POSTROUTING"},
-	} {
-		_, err := run(ctx, "", []string{strings.TrimSuffix(p.save, "-save"), "-w", lockSeconds, "-t", chain.table, "-X", chain.name})
-		klog.V(4).InfoS("Deleting built-in chain, where it is empty", "family", p.family, "table", chain.table, "chain", chain.name, "err", err)
-	}
-}
-
 // reconcile brings tables to their goals, all of them together, which takes one program run to read
 // and one to write. Another program may change a table in between, or the kernel may refuse one:
 // then each table is tried on its own.
