@@ -121,9 +121,11 @@ func (p *pageTest) serveOnMaster(t *testing.T) masterServer {
 		}
 	}
 	const namespace = "--namespace=ovn-kubernetes"
-	p.kubectl(t, "apply", "--kustomize=../../dist/page")
 	p.kubectl(t, namespace, "create", "secret", "tls", "ovnkube-page", "--cert="+cert, "--key="+key)
-	p.kubectl(t, namespace, "patch", "deployment", "ovnkube-master", "--type=json", "--patch-file=../../dist/page/master.yaml")
+	overlay := p.withPage(t)
+	for range 2 { // as with any later change of the overlay
+		p.kubectl(t, "apply", "--server-side", "--force-conflicts", "--kustomize="+overlay)
+	}
 	p.kubectl(t, namespace, "rollout", "status", "deployment", "ovnkube-master", "--timeout=3m")
 	forward, err := p.Forward(ctx, lab.ControlPlane, netip.AddrPortFrom(addresses[0], masterPort))
 	if err != nil {
@@ -134,6 +136,33 @@ func (p *pageTest) serveOnMaster(t *testing.T) masterServer {
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted, MinVersion: tls.VersionTLS12}}
 	t.Cleanup(transport.CloseIdleConnections)
 	return masterServer{"https://" + forward, &http.Client{Transport: transport}}
+}
+
+// withPage returns an overlay that adds the page to what is installed.
+func (p *pageTest) withPage(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	relative := func(path string) string { // kustomize refuses absolute paths
+		path, err := filepath.Abs(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if path, err = filepath.Rel(dir, path); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	text, err := json.Marshal(map[string]any{
+		"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization",
+		"resources": []string{relative(p.Manifests())}, "components": []string{relative("../../dist/components/page")},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 // get requests a path with a token, and returns the status and the text of the response.

@@ -36,7 +36,7 @@ func objects(t *testing.T) []runtime.Object {
 	}
 	decoder := serializer.NewCodecFactory(kinds, serializer.EnableStrict).UniversalDeserializer()
 	var found []runtime.Object
-	for _, pattern := range []string{"base/*.yaml", "components/ha/*.yaml", "crds/*.yaml"} {
+	for _, pattern := range []string{"base/*.yaml", "components/ha/*.yaml", "components/page/rbac.yaml", "crds/*.yaml"} {
 		files, err := filepath.Glob(filepath.Join(dist, pattern))
 		if err != nil || len(files) == 0 {
 			t.Fatalf("find %s: %d files, %v", pattern, len(files), err)

@@ -13,7 +13,7 @@ import (
 // ovnkube's lease is in it.
 func (s *suite) manifests(t *testing.T) {
 	dist := filepath.Join("..", "..", "..", "dist")
-	dirs := map[string]string{"page": filepath.Join(dist, "page"), "combined": userOverlay(t, dist)}
+	dirs := map[string]string{"combined": userOverlay(t, dist)}
 	for _, overlay := range []string{"ha", "kin", "local", "shared"} {
 		dirs[overlay] = filepath.Join(dist, "overlays", overlay)
 	}
@@ -40,22 +40,13 @@ func userOverlay(t *testing.T, dist string) string {
 	if at, err = filepath.Rel(dir, at); err != nil { // an absolute path is refused
 		t.Fatal(err)
 	}
-	patch, err := os.ReadFile(filepath.Join(dist, "page", "master.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, text := range map[string]string{
-		"master.yaml": string(patch), // a file outside the directory is refused
-		"kustomization.yaml": fmt.Sprintf(`apiVersion: kustomize.config.k8s.io/v1beta1
+	text := fmt.Sprintf(`apiVersion: kustomize.config.k8s.io/v1beta1
 kind: Kustomization
-resources: [%[1]s/overlays/local, %[1]s/page]
-components: [%[1]s/components/ha]
-patches: [{path: master.yaml, target: {kind: Deployment, name: ovnkube-master}}]
-`, at),
-	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+resources: [%[1]s/overlays/local]
+components: [%[1]s/components/ha, %[1]s/components/page]
+`, at)
+	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
 	}
 	return dir
 }
