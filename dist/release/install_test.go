@@ -24,6 +24,10 @@ func TestHighAvailabilityDocument(t *testing.T) {
 	if n := strings.Count(out, "  replicas: 3\n"); n != 2 {
 		t.Errorf("%d workloads have three pods, want masters and databases", n)
 	}
+	// Otherwise a member that is not ready could be evicted while another one is down, and update.sh relies on the refusal.
+	if n := strings.Count(out, "  maxUnavailable: 1\n  selector:\n    matchLabels:\n      app: ovn-databases\n  unhealthyPodEvictionPolicy: IfHealthyBudget\n"); n != 1 {
+		t.Errorf("%d budgets of databases", n)
+	}
 	if strings.Contains(out, "kind: Deployment\nmetadata:\n  labels:\n    app: ovn-databases\n") {
 		t.Error("the single databases are there as well")
 	}

@@ -15,7 +15,10 @@ import (
 type workload struct {
 	Kind     string
 	Metadata struct{ Name string }
-	Spec     struct{ Template struct{ Spec podSpec } }
+	Spec     struct {
+		Template       struct{ Spec podSpec }
+		UpdateStrategy struct{ Type string } `yaml:"updateStrategy"`
+	}
 }
 
 type podSpec struct {
@@ -187,5 +190,22 @@ func TestDeadNode(t *testing.T) {
 		if !ok {
 			t.Errorf("%s stays on a dead node", name)
 		}
+	}
+}
+
+// TestMembersUpdated: Kubernetes itself does not replace members of clustered databases. With podManagementPolicy: Parallel it
+// would begin with the last one, whether or not the others are ready, and so take away the majority while one is down.
+func TestMembersUpdated(t *testing.T) {
+	found := false
+	for _, w := range workloads(t, "ha") {
+		if w.Kind == "StatefulSet" {
+			found = true
+			if got := w.Spec.UpdateStrategy.Type; got != "OnDelete" {
+				t.Errorf("%s: update strategy %q", w.Metadata.Name, got)
+			}
+		}
+	}
+	if !found {
+		t.Error("there is no StatefulSet")
 	}
 }

@@ -57,7 +57,9 @@ func (s *suite) highAvailability(t *testing.T) {
 	})
 	t.Run("rolling update", func(t *testing.T) {
 		h.loses(t, none, func(t *testing.T) {
-			h.restart(t, "statefulset/ovn-databases", "deployment/ovnkube-master")
+			h.kubectl(t, "rollout", "restart", "statefulset/ovn-databases")
+			h.updateMembers(t)
+			h.restart(t, "deployment/ovnkube-master")
 		})
 	})
 	t.Run("member away", h.away)
@@ -171,7 +173,7 @@ func (h *haTest) migrate(t *testing.T) {
 	}
 	h.kubectl(t, "delete", "deployment", "ovn-databases")
 	h.kubectl(t, "apply", "--server-side", "--force-conflicts", "--kustomize", overlay)
-	h.kubectl(t, "rollout", "status", "statefulset/ovn-databases", "--timeout=3m")
+	h.ready(t)
 	h.restart(t, "deployment/ovnkube-master", "daemonset/ovnkube-node")
 }
 
@@ -182,6 +184,25 @@ func (s *suite) restart(t *testing.T, workloads ...string) {
 		s.kubectl(t, "rollout", "restart", workload)
 		t.Log(s.kubectl(t, "rollout", "status", workload, "--timeout=3m"))
 	}
+}
+
+// updateMembers replaces the members' pods as docs/high-availability.md describes.
+func (h *haTest) updateMembers(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	kubectl := h.Kubectl()
+	out, err := lab.Run(ctx, append([]string{"env", "PATH=" + filepath.Dir(kubectl[0]) + ":" + os.Getenv("PATH"), "../../../dist/components/ha/update.sh"}, kubectl[1:]...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Log(out)
+}
+
+// ready waits until the members' pods are ready.
+func (h *haTest) ready(t *testing.T) {
+	t.Helper()
+	h.kubectl(t, "wait", fmt.Sprintf("--for=jsonpath={.status.readyReplicas}=%d", len(nodes)), "--timeout=3m", "statefulset/ovn-databases")
 }
 
 // members returns the members' pods by node.
@@ -283,7 +304,7 @@ func (h *haTest) loseDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.kubectl(t, "delete", "pod", members[node], "--grace-period=0", "--force")
-	h.kubectl(t, "rollout", "status", "statefulset/ovn-databases", "--timeout=3m")
+	h.ready(t)
 	h.whole(t)
 }
 
