@@ -105,7 +105,6 @@ func TestAdvertisements(t *testing.T) {
 // not begin to on links to pods.
 func TestAdvertisementsElsewhere(t *testing.T) {
 	l := newLab(t)
-	l.ns.Run("ip", "-6", "route", "del", "default") // the one of eth0
 	l.ns.Run("ip", "link", "add", "eth1", "type", "veth", "peer", "name", "far1", "netns", "far")
 	l.ns.Run("ip", "link", "set", "eth1", "up")
 	l.ns.Run("ip", "netns", "exec", "far", "ip", "link", "set", "far1", "up")

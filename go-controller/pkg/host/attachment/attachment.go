@@ -201,7 +201,9 @@ func putRoute(route *netlink.Route, link netlink.Link, from int) error {
 		return fmt.Errorf("list routes: %w", err)
 	}
 	for _, s := range same {
-		if s.Priority != route.Priority || s.Tos != route.Tos || len(s.MultiPath) > 0 {
+		// The kernel keeps a route from router advertisements beside others with its key, and does not replace it.
+		learned := s.Protocol == unix.RTPROT_RA && route.Protocol != unix.RTPROT_RA
+		if s.Priority != route.Priority || s.Tos != route.Tos || len(s.MultiPath) > 0 || learned {
 			continue
 		}
 		if s.LinkIndex != link.Attrs().Index && s.LinkIndex != from {
