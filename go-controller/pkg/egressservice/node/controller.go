@@ -217,18 +217,24 @@ func (c *Controller) needsAll(s egressservice.Service) bool {
 }
 
 // role returns s with the host from this node's point of view: until
-// another node has taken over, the previous host continues.
+// another node has taken over, the previous host continues. If no node's acknowledgement counts, there
+// is no previous host: no traffic is led to any.
 func (c *Controller) role(s egressservice.Service) egressservice.Service {
-	if s.Host == c.deps.Node || s.Host == "" || s.Host == v1.HostAll {
+	if s.Host == c.deps.Node || s.Host == "" || s.Host == v1.HostAll || s.Ack.Host == "" {
 		return s
 	}
-	c.mu.Lock()
-	_, was := c.contributed[s.Key]
-	c.mu.Unlock()
-	if s.Ack.Host == c.deps.Node || was && !s.Done {
+	if s.Ack.Host == c.deps.Node || !s.Done && c.translates(s.Key) {
 		s.Host = c.deps.Node
 	}
 	return s
+}
+
+// translates reports whether this node translates the pods of an EgressService, which only its host
+// does. A node also contributes ip rules for its own pods if every node serves.
+func (c *Controller) translates(key string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.contributed[key].translations) > 0
 }
 
 // takesOver reports whether this node is the host and was not before: its connection tracking
