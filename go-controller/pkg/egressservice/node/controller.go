@@ -91,6 +91,8 @@ type contribution struct {
 	ipRules      map[host.IPRule]struct{}
 	replies      host.Rules // traffic exempt from the ip rules
 	incomplete   bool       // a write failed half-way
+	// pending are the translations that an incomplete write adds: the kernel may already make them.
+	pending egressservice.Translations
 	// untrusted are the pods whose connections must still be forgotten if incomplete.
 	untrusted map[netip.Addr]bool
 }
@@ -114,7 +116,7 @@ func New(deps Deps) (*Controller, error) {
 	c := &Controller{deps: deps, reader: reader, contributed: map[string]contribution{},
 		taken: map[string]bool{}, networks: map[string]table{}, settled: map[string]egressservice.Translations{},
 		elsewhere: map[string][]netip.Addr{}}
-	c.flush = newFlusher(deps.Flush, c.given)
+	c.flush = newFlusher(deps.Flush, c.inUse)
 	c.leaving = newLeaving(deps, c.flush)
 	c.queue = queue.New("egressservice-node", c.reconcile)
 	c.queue.Seed(func() []string {
@@ -288,7 +290,8 @@ func (c *Controller) program(ctx context.Context, key string, want contribution,
 	}
 	untrusted, err := c.leaving.add(ctx, key, have, want)
 	maps.Copy(untrusted, have.untrusted)
-	c.note(key, contribution{translations: have.translations, ipRules: have.ipRules, replies: have.replies, incomplete: true, untrusted: untrusted})
+	c.note(key, contribution{translations: have.translations, ipRules: have.ipRules, replies: have.replies,
+		incomplete: true, pending: want.translations, untrusted: untrusted})
 	if err != nil {
 		return err
 	}
@@ -331,24 +334,6 @@ func (c *Controller) flushReplaced(ctx context.Context, have, want contribution,
 		}
 	}
 	return c.flush.replaced(ctx, fresh, untrusted)
-}
-
-// given returns those of the addresses that pods are translated to on this node.
-func (c *Controller) given(addrs []netip.Addr) map[netip.Addr]bool {
-	given := map[netip.Addr]bool{}
-	if len(addrs) == 0 {
-		return given
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, has := range c.contributed {
-		for _, to := range has.translations {
-			if slices.Contains(addrs, to) {
-				given[to] = true
-			}
-		}
-	}
-	return given
 }
 
 // note stores the kernel state of key.

@@ -16,22 +16,26 @@ import (
 type flusher struct {
 	flush  func(ctx context.Context, stale func(src, to netip.Addr) bool, ended []netip.Addr) error
 	passes *host.Coalescer[error]
-	// given returns those of some addresses that are used for other pods.
-	given func(addrs []netip.Addr) map[netip.Addr]bool
+	// inUse returns those of some translations that are in use, and the addresses of them that are.
+	inUse func(some map[translation]bool) (made map[translation]bool, given map[netip.Addr]bool)
 
 	mu      sync.Mutex
 	added   egressservice.Translations // the translations that connections must have
-	expired egressservice.Translations // the translations that connections must not have any more
+	expired map[translation]bool       // the translations that have ended, unless they are in use again
 	// untrusted are the pods whose connections took another path since this node last saw them:
 	// the outdated TCP windows in their entries would block them.
 	untrusted map[netip.Addr]bool
 }
 
+// translation is the address that one pod is translated to. Several may have ended at the same time, and another one may
+// be in use.
+type translation struct{ addr, to netip.Addr }
+
 func newFlusher(flush func(context.Context, func(src, to netip.Addr) bool, []netip.Addr) error,
-	given func([]netip.Addr) map[netip.Addr]bool,
+	inUse func(map[translation]bool) (map[translation]bool, map[netip.Addr]bool),
 ) *flusher {
-	return &flusher{flush: flush, passes: host.NewCoalescer[error](), given: given,
-		added: egressservice.Translations{}, expired: egressservice.Translations{}, untrusted: map[netip.Addr]bool{}}
+	return &flusher{flush: flush, passes: host.NewCoalescer[error](), inUse: inUse,
+		added: egressservice.Translations{}, expired: map[translation]bool{}, untrusted: map[netip.Addr]bool{}}
 }
 
 // replaced flushes the connections of the given addresses that have another
@@ -40,12 +44,13 @@ func (f *flusher) replaced(ctx context.Context, now egressservice.Translations, 
 	return f.add(ctx, now, nil, untrusted)
 }
 
-// ended flushes the connections that still have the given translations.
-func (f *flusher) ended(ctx context.Context, was egressservice.Translations) error {
+// ended flushes the connections that still have the given translations. Those that are in use for another
+// EgressService have not ended.
+func (f *flusher) ended(ctx context.Context, was map[translation]bool) error {
 	return f.add(ctx, nil, was, nil)
 }
 
-func (f *flusher) add(ctx context.Context, fresh, over egressservice.Translations, untrusted map[netip.Addr]bool) error {
+func (f *flusher) add(ctx context.Context, fresh egressservice.Translations, over map[translation]bool, untrusted map[netip.Addr]bool) error {
 	if len(fresh)+len(over)+len(untrusted) == 0 {
 		return nil
 	}
@@ -53,9 +58,6 @@ func (f *flusher) add(ctx context.Context, fresh, over egressservice.Translation
 	maps.Copy(f.added, fresh)
 	maps.Copy(f.expired, over)
 	maps.Copy(f.untrusted, untrusted)
-	for addr := range fresh {
-		delete(f.expired, addr)
-	}
 	f.mu.Unlock()
 	failed, err := f.passes.Do(ctx, f.passes.Request(), f.pass)
 	if err != nil {
@@ -67,11 +69,16 @@ func (f *flusher) add(ctx context.Context, fresh, over egressservice.Translation
 func (f *flusher) pass(ctx context.Context) error {
 	f.mu.Lock()
 	fresh, over, untrusted := f.added, f.expired, f.untrusted
-	f.added, f.expired, f.untrusted = egressservice.Translations{}, egressservice.Translations{}, map[netip.Addr]bool{}
+	f.added, f.expired, f.untrusted = egressservice.Translations{}, map[translation]bool{}, map[netip.Addr]bool{}
 	f.mu.Unlock()
-	ended := slices.Compact(slices.SortedFunc(maps.Values(over), netip.Addr.Compare))
-	given := f.given(ended)
-	ended = slices.DeleteFunc(ended, func(a netip.Addr) bool { return given[a] })
+	made, given := f.inUse(over)
+	maps.DeleteFunc(over, func(t translation, _ bool) bool { return made[t] })
+	ended := map[netip.Addr]bool{}
+	for t := range over {
+		if !given[t.to] {
+			ended[t.to] = true
+		}
+	}
 	err := f.flush(ctx, func(src, to netip.Addr) bool {
 		if untrusted[src] {
 			return true
@@ -79,9 +86,8 @@ func (f *flusher) pass(ctx context.Context) error {
 		if want, ok := fresh[src]; ok {
 			return to != want
 		}
-		was, ok := over[src]
-		return ok && to == was
-	}, ended)
+		return over[translation{src, to}]
+	}, slices.SortedFunc(maps.Keys(ended), netip.Addr.Compare))
 	if err != nil {
 		f.mu.Lock()
 		for addr, to := range fresh {
@@ -94,4 +100,33 @@ func (f *flusher) pass(ctx context.Context) error {
 		f.mu.Unlock()
 	}
 	return err
+}
+
+// inUse returns those of some translations that this node makes for any EgressService, or is about to, and those of
+// their addresses that it translates any pods to.
+func (c *Controller) inUse(some map[translation]bool) (made map[translation]bool, given map[netip.Addr]bool) {
+	made, given = map[translation]bool{}, map[netip.Addr]bool{}
+	if len(some) == 0 {
+		return made, given
+	}
+	addrs := map[netip.Addr]bool{}
+	for t := range some {
+		addrs[t.to] = true
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, has := range c.contributed {
+		for _, translations := range []egressservice.Translations{has.translations, has.pending} {
+			for addr, to := range translations {
+				if !addrs[to] {
+					continue
+				}
+				given[to] = true
+				if t := (translation{addr, to}); some[t] {
+					made[t] = true
+				}
+			}
+		}
+	}
+	return made, given
 }

@@ -43,8 +43,8 @@ type leavingReplies struct {
 
 // released is an expiring translation.
 type released struct {
-	key      string
-	addr, to netip.Addr
+	key string
+	translation
 }
 
 func newLeaving(deps Deps, flush *flusher) *leaving {
@@ -61,7 +61,7 @@ func (l *leaving) add(ctx context.Context, key string, have, want contribution) 
 	changed := false
 	for addr, to := range want.translations {
 		// It is in use; the expiring rule is the same, or comes after it.
-		d := released{key, addr, to}
+		d := released{key, translation{addr, to}}
 		if _, was := l.translations[d]; was {
 			delete(l.translations, d)
 			back[addr] = true
@@ -70,7 +70,7 @@ func (l *leaving) add(ctx context.Context, key string, have, want contribution) 
 	for addr, to := range have.translations {
 		// An address with another translation now need not keep the previous one.
 		if _, still := want.translations[addr]; !still {
-			l.translations[released{key, addr, to}] = until
+			l.translations[released{key, translation{addr, to}}] = until
 			changed = true
 		}
 	}
@@ -204,9 +204,9 @@ func (l *leaving) expire(ctx context.Context) error {
 	if err := l.write(ctx); err != nil {
 		return err
 	}
-	ended := egressservice.Translations{}
+	ended := map[translation]bool{}
 	for d := range translations {
-		ended[d.addr] = d.to
+		ended[d.translation] = true
 	}
 	if err := l.flush.ended(ctx, ended); err != nil {
 		return err

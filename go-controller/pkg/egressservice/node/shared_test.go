@@ -1,0 +1,88 @@
+package node
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice"
+)
+
+// translate makes the node translate pods for one EgressService, in pairs of a pod and its address.
+func (h bareHost) translate(t *testing.T, key string, pairs ...netip.Addr) error {
+	t.Helper()
+	want := contribution{translations: egressservice.Translations{}}
+	for pair := range slices.Chunk(pairs, 2) {
+		want.translations[pair[0]] = pair[1]
+	}
+	return h.program(t.Context(), key, want, false)
+}
+
+// must fails the test if there is an error.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestTranslationMovesToAnother: EgressServices may share an address. If one of them gets the pod of another with
+// the same address, the pod keeps its connections when the rules of the former expire.
+func TestTranslationMovesToAnother(t *testing.T) {
+	for name, next := range map[string]func(h bareHost, t *testing.T){
+		"written": func(h bareHost, t *testing.T) { must(t, h.translate(t, "default/b", leavingPod, leavingTo)) },
+		"half written": func(h bareHost, t *testing.T) {
+			h.connections.fail.Store(1)
+			if err := h.translate(t, "default/b", leavingPod, leavingTo); err == nil {
+				t.Fatal("no error")
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newBareHost(t)
+				must(t, h.translate(t, "default/a", leavingPod, leavingTo))
+				must(t, h.translate(t, "default/a"))
+				next(h, t)
+				h.connections.connect(leavingPod.String(), leavingTo.String())
+				h.expect(t, Linger+time.Second, true, true)
+				if len(h.connections.ended) > 0 {
+					t.Errorf("the bridge forgot %v, which is given here", h.connections.ended)
+				}
+				must(t, h.translate(t, "default/b", leavingPod, leavingTo))
+				must(t, h.translate(t, "default/b"))
+				h.expect(t, Linger+time.Second, false, false)
+				if !slices.Equal(h.connections.ended, []netip.Addr{leavingTo}) {
+					t.Errorf("the bridge forgot %v", h.connections.ended)
+				}
+			})
+		})
+	}
+}
+
+// TestTranslationsOfOnePodEnd: if a pod had several translations, of one or more EgressServices, the connections of all of
+// them end.
+func TestTranslationsOfOnePodEnd(t *testing.T) {
+	for _, next := range []string{"default/a", "default/b"} {
+		t.Run(next, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h, other := newBareHost(t), netip.MustParseAddr("6.6.6.6")
+				must(t, h.translate(t, "default/a", leavingPod, leavingTo))
+				must(t, h.translate(t, "default/a"))
+				must(t, h.translate(t, next, leavingPod, other))
+				must(t, h.translate(t, next))
+				h.connections.connect(leavingPod.String(), leavingTo.String())
+				h.connections.connect(leavingPod.String(), other.String())
+				h.expect(t, Linger+time.Second, false, false)
+				if h.connections.connected(leavingPod.String(), other.String()) {
+					t.Errorf("the connection with %s is still there", other)
+				}
+				if want := []netip.Addr{leavingTo, other}; !slices.Equal(h.connections.ended, want) {
+					t.Errorf("the bridge forgot %v, want %v", h.connections.ended, want)
+				}
+			})
+		})
+	}
+}
