@@ -71,8 +71,14 @@ func (f *flusher) pass(ctx context.Context) error {
 	fresh, over, untrusted := f.added, f.expired, f.untrusted
 	f.added, f.expired, f.untrusted = egressservice.Translations{}, map[translation]bool{}, map[netip.Addr]bool{}
 	f.mu.Unlock()
-	made, given := f.inUse(over)
+	some := maps.Clone(over)
+	for addr, to := range fresh {
+		some[translation{addr, to}] = true
+	}
+	made, given := f.inUse(some)
 	maps.DeleteFunc(over, func(t translation, _ bool) bool { return made[t] })
+	// Of a write that failed and is not wanted any more.
+	maps.DeleteFunc(fresh, func(addr, to netip.Addr) bool { return !made[translation{addr, to}] })
 	ended := map[netip.Addr]bool{}
 	for t := range over {
 		if !given[t.to] {

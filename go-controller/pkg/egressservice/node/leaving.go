@@ -67,11 +67,14 @@ func (l *leaving) add(ctx context.Context, key string, have, want contribution) 
 			back[addr] = true
 		}
 	}
-	for addr, to := range have.translations {
-		// An address with another translation now need not keep the previous one.
-		if _, still := want.translations[addr]; !still {
-			l.translations[released{key, translation{addr, to}}] = until
-			changed = true
+	// The kernel may have made those of an incomplete write as well.
+	for _, translations := range []egressservice.Translations{have.translations, have.pending} {
+		for addr, to := range translations {
+			// An address with another translation now need not keep the previous one.
+			if _, still := want.translations[addr]; !still {
+				l.translations[released{key, translation{addr, to}}] = until
+				changed = true
+			}
 		}
 	}
 	for r := range have.ipRules {

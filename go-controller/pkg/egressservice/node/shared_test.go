@@ -86,3 +86,18 @@ func TestTranslationsOfOnePodEnd(t *testing.T) {
 		})
 	}
 }
+
+// TestHalfWrittenEnds: a translation of a partially failed attempt may have been in use: it expires like others.
+func TestHalfWrittenEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newBareHost(t)
+		h.connections.fail.Store(1)
+		if err := h.translate(t, "default/a", leavingPod, leavingTo); err == nil {
+			t.Fatal("no error")
+		}
+		h.connections.connect(leavingPod.String(), leavingTo.String())
+		must(t, h.translate(t, "default/a"))
+		h.expect(t, Linger-time.Second, true, true)
+		h.expect(t, 2*time.Second, false, false)
+	})
+}
