@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -118,19 +119,10 @@ func (l *leaving) write(ctx context.Context) error {
 func (l *leaving) contribution(now time.Time) (host.Rules, map[host.IPRule]struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	byKey := map[string]egressservice.Translations{}
-	for d, until := range l.translations {
-		if !until.After(now) {
-			continue
-		}
-		if byKey[d.key] == nil {
-			byKey[d.key] = egressservice.Translations{}
-		}
-		byKey[d.key][d.addr] = d.to
-	}
 	rules := host.Rules{}
-	for _, key := range slices.Sorted(maps.Keys(byKey)) {
-		for chain, list := range byKey[key].Rules(key) {
+	order, pods := l.lastFirst(now)
+	for _, together := range order {
+		for chain, list := range pods[together].Rules(together.key) {
 			rules[chain] = append(rules[chain], list...)
 		}
 	}
@@ -148,6 +140,32 @@ func (l *leaving) contribution(now time.Time) (host.Rules, map[host.IPRule]struc
 		}
 	}
 	return rules, ipRules
+}
+
+// leavingTranslations are the translations of an EgressService to an address that expire at the same time.
+type leavingTranslations struct {
+	key   string
+	to    netip.Addr
+	until time.Time
+}
+
+// lastFirst returns the expiring translations in the order in which they take precedence: if a pod has several,
+// the one that was in use last. l.mu is held.
+func (l *leaving) lastFirst(now time.Time) (order []leavingTranslations, pods map[leavingTranslations]egressservice.Translations) {
+	pods = map[leavingTranslations]egressservice.Translations{}
+	for d, until := range l.translations {
+		if !until.After(now) {
+			continue
+		}
+		together := leavingTranslations{d.key, d.to, until}
+		if pods[together] == nil {
+			pods[together] = egressservice.Translations{}
+		}
+		pods[together][d.addr] = d.to
+	}
+	return slices.SortedFunc(maps.Keys(pods), func(a, b leavingTranslations) int {
+		return cmp.Or(b.until.Compare(a.until), cmp.Compare(a.key, b.key), a.to.Compare(b.to))
+	}), pods
 }
 
 // run removes expired state, until ctx is done.

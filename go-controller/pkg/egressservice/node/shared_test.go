@@ -3,11 +3,13 @@ package node
 import (
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
 // translate makes the node translate pods for one EgressService, in pairs of a pod and its address.
@@ -100,4 +102,32 @@ func TestHalfWrittenEnds(t *testing.T) {
 		h.expect(t, Linger-time.Second, true, true)
 		h.expect(t, 2*time.Second, false, false)
 	})
+}
+
+// TestLastTranslationComesFirst: of the translations of a pod that are expiring, the last one determines the address of
+// new connections: the pod's earlier address may be in use elsewhere already.
+func TestLastTranslationComesFirst(t *testing.T) {
+	last := netip.MustParseAddr("6.6.6.6")
+	for _, keys := range [][2]string{{"default/a", "default/a"}, {"default/a", "default/b"}, {"default/b", "default/a"}} {
+		t.Run(keys[0]+" "+keys[1], func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newBareHost(t)
+				for i, to := range []netip.Addr{leavingTo, last} {
+					must(t, h.translate(t, keys[i], leavingPod, to))
+					<-time.After(time.Second)
+					must(t, h.translate(t, keys[i]))
+				}
+				dump := h.chains.Dump(topology.IPv4)
+				first, second := strings.Index(dump, "--to-source "+last.String()), strings.Index(dump, "--to-source "+leavingTo.String())
+				if first < 0 || second < first {
+					t.Errorf("%s does not come first:\n%s", last, dump)
+				}
+				for _, to := range []netip.Addr{leavingTo, last} {
+					if !strings.Contains(dump, "-A OVN-KUBE-STRAY -d "+to.String()) {
+						t.Errorf("packets of no connection to %s are not dropped:\n%s", to, dump)
+					}
+				}
+			})
+		})
+	}
 }
