@@ -48,6 +48,7 @@ type Reader struct {
 	cluster   []netip.Prefix
 	mode      topology.GatewayMode
 	claims    *egressservice.Claims
+	claiming  *keyLock // held from reading an EgressService until its claim is recorded
 	egress    egresslisters.EgressServiceLister
 	services  corelisters.ServiceLister
 	slices    cache.Indexer
@@ -84,6 +85,7 @@ func NewReader(in Informers, cluster []netip.Prefix, mode topology.GatewayMode, 
 		cluster:   cluster,
 		mode:      mode,
 		claims:    egressservice.NewClaims(),
+		claiming:  newKeyLock(),
 		egress:    in.EgressServices.Lister(),
 		services:  in.Services.Lister(),
 		slices:    endpoints.GetIndexer(),
@@ -121,7 +123,35 @@ func (r *Reader) Objects() ([]*v1.EgressService, error) {
 // Decode reads an EgressService and everything that belongs to it, without the pods that an older
 // EgressService has. It also returns the other EgressServices that select some of its pods and
 // are affected by changes since the last call.
+//
+// Several workers may decode an EgressService at the same time, from states that they have read before. Its claim to
+// pods is that of the current state: the event of the change may have been handled already, so that nothing would
+// correct the claim.
 func (r *Reader) Decode(eg *v1.EgressService) (s egressservice.Service, others []string, err error) {
+	key := eg.Namespace + "/" + eg.Name
+	defer r.claiming.lock(key)()
+	current, err := r.Object(key)
+	if err != nil {
+		return s, nil, err
+	}
+	if s, err = r.read(eg); err != nil {
+		return s, nil, err
+	}
+	claim := s
+	switch {
+	case current == nil:
+		claim = egressservice.Service{Key: key}
+	case current != eg && !sameButStatus(eg, current):
+		if claim, err = r.read(current); err != nil {
+			return s, nil, err
+		}
+	}
+	others = r.claims.Set(claim)
+	return r.claims.Resolve(s), others, nil
+}
+
+// read reads an EgressService and everything that belongs to it.
+func (r *Reader) read(eg *v1.EgressService) (s egressservice.Service, err error) {
 	snap := egressservice.Snapshot{Egress: eg, Shared: r.mode == topology.GatewayShared,
 		Pod: func(a netip.Addr) (string, bool) {
 			if p := r.PodAt(eg.Namespace, a); p != nil {
@@ -141,15 +171,13 @@ func (r *Reader) Decode(eg *v1.EgressService) (s egressservice.Service, others [
 	case err == nil:
 		snap.Service = svc
 	case !apierrors.IsNotFound(err):
-		return s, nil, fmt.Errorf("get Service %s/%s: %w", eg.Namespace, eg.Name, err)
+		return s, fmt.Errorf("get Service %s/%s: %w", eg.Namespace, eg.Name, err)
 	}
 	if snap.Slices, err = r.slicesOf(eg); err != nil {
-		return s, nil, err
+		return s, err
 	}
 	snap.Selected = r.selected(snap.Service)
-	s = egressservice.Decode(snap, r.cluster)
-	others = r.claims.Set(s)
-	return r.claims.Resolve(s), others, nil
+	return egressservice.Decode(snap, r.cluster), nil
 }
 
 // Forget removes a deleted EgressService, and returns the other EgressServices that select
@@ -158,6 +186,7 @@ func (r *Reader) Forget(key string) (others []string) {
 	if namespace, _, err := cache.SplitMetaNamespaceKey(key); err == nil {
 		r.known.release(namespace, key)
 	}
+	defer r.claiming.lock(key)()
 	return r.claims.Forget(key)
 }
 
