@@ -85,7 +85,7 @@ func (c *Controller) place(context.Context, string) error {
 func (c *Controller) decode(objs []*v1.EgressService) (services []egressservice.Service, news bool, err error) {
 	services = make([]egressservice.Service, 0, len(objs))
 	for _, eg := range objs {
-		s, others, err := c.reader.Decode(eg)
+		s, others, err := c.read(eg)
 		if err != nil {
 			return nil, false, err
 		}

@@ -54,13 +54,13 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 		// Placement will enqueue it. Nothing is reported about a spec that placement has not seen.
 		return nil
 	}
-	s, others, err := c.reader.Decode(eg)
+	s, others, err := c.read(eg)
 	if err != nil {
 		return err
 	}
 	c.claimed(others)
 	if c.publish(s, d) {
-		if s, others, err = c.reader.Decode(eg); err != nil {
+		if s, others, err = c.read(eg); err != nil {
 			return err
 		}
 		c.claimed(others)
@@ -78,6 +78,7 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 		if err := c.setAndRecord(ctx, eg, s, d); err != nil {
 			return err
 		}
+		s = c.acknowledged(eg, s)
 	}
 	c.noteAcknowledgement(s, d)
 	current := c.isCurrent(s, d)

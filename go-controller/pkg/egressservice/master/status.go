@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -32,22 +33,45 @@ const (
 const fieldManager = "ovnkube-master"
 
 // patched is the result of a status patch, kept as long as the lister still shows the object
-// that it was made from.
-type patched struct {
-	from   *v1.EgressService
-	status v1.EgressServiceStatus
-}
+// that it was made from, or another one from before the patch.
+type patched struct{ from, result *v1.EgressService }
 
 // known returns the last known status: that of eg, or the result of our patch to it.
 func (c *Controller) known(eg *v1.EgressService) v1.EgressServiceStatus {
 	key := eg.Namespace + "/" + eg.Name
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if last, ok := c.patched[key]; ok && last.from == eg {
-		return last.status
+	if last, ok := c.patched[key]; ok && (last.from == eg || last.from.UID == eg.UID && precedes(eg, last.result)) {
+		return last.result.Status
 	}
 	delete(c.patched, key)
 	return eg.Status
+}
+
+// precedes reports whether a state of an object is known to be older than another one.
+func precedes(a, b *v1.EgressService) bool {
+	first, err := strconv.ParseUint(a.ResourceVersion, 10, 64)
+	second, bad := strconv.ParseUint(b.ResourceVersion, 10, 64)
+	return err == nil && bad == nil && first < second
+}
+
+// read decodes an EgressService, with the last known acknowledgement: one that this master has
+// revoked must not count when the host is assigned again.
+func (c *Controller) read(eg *v1.EgressService) (s egressservice.Service, others []string, err error) {
+	if s, others, err = c.reader.Decode(eg); err != nil {
+		return s, nil, err
+	}
+	return c.acknowledged(eg, s), others, nil
+}
+
+// acknowledged returns s with the last known acknowledgement.
+func (c *Controller) acknowledged(eg *v1.EgressService, s egressservice.Service) egressservice.Service {
+	known := c.known(eg)
+	s.Ack, s.Done = v1.ProgrammedStatus{}, egressservice.Done(known)
+	if known.Programmed != nil {
+		s.Ack = *known.Programmed
+	}
+	return s
 }
 
 func isTrue(status v1.EgressServiceStatus, condition string) bool {
@@ -67,7 +91,7 @@ func (c *Controller) setStatus(ctx context.Context, eg *v1.EgressService, s egre
 	revoke := want.Programmed != nil && (want.Host != known.Host && (shared(want.Host) || shared(known.Host)) ||
 		want.Host == v1.HostAll && c.gone(want.Programmed.Host))
 	if revoke {
-		want.Programmed = nil
+		want.Programmed, s.Ack = nil, v1.ProgrammedStatus{}
 	}
 	conditions := egressservice.Conditions(s, d)
 	for _, condition := range conditions {
@@ -94,7 +118,7 @@ func (c *Controller) setStatus(ctx context.Context, eg *v1.EgressService, s egre
 	if err != nil {
 		return "", fmt.Errorf("encode status of EgressService %s: %w", s.Key, err)
 	}
-	_, err = c.deps.Egress.EgressServiceV1().EgressServices(eg.Namespace).Patch(
+	result, err := c.deps.Egress.EgressServiceV1().EgressServices(eg.Namespace).Patch(
 		ctx, eg.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager}, "status")
 	if apierrors.IsNotFound(err) {
 		return known.Host, nil // its deletion event is on the way
@@ -103,7 +127,7 @@ func (c *Controller) setStatus(ctx context.Context, eg *v1.EgressService, s egre
 		return "", fmt.Errorf("patch status of EgressService %s: %w", s.Key, err)
 	}
 	c.mu.Lock()
-	c.patched[s.Key] = patched{from: eg, status: want}
+	c.patched[s.Key] = patched{from: eg, result: result}
 	c.mu.Unlock()
 	if want.Host != known.Host {
 		c.moved(eg, known.Host, want.Host, d.Left)
