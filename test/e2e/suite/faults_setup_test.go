@@ -289,8 +289,12 @@ func (f *faultTest) tap(t *testing.T, through lab.Pod) {
 			w.capture.Close()
 		}
 	})
-	// Servers answer clients on any port, including the servers' own ports.
-	wrong := func(port int, servers []netip.Addr, right ...netip.Addr) string {
+	// Servers answer clients on any port, including the servers' own ports and those of other features' servers.
+	servers := slices.Concat(lab.OutsideAddresses, shoreIPs)
+	for _, gw := range f.gateways {
+		servers = append(servers, gw.Addresses...)
+	}
+	wrong := func(port int, right ...netip.Addr) string {
 		filter := fmt.Sprintf("(dst portrange %d-%d", port, port+1)
 		for _, a := range slices.Concat(servers, right) {
 			filter += fmt.Sprintf(" and not src host %s", a)
@@ -298,20 +302,20 @@ func (f *faultTest) tap(t *testing.T, through lab.Pod) {
 		return filter + ")"
 	}
 	const control = "dst port 7090"
-	service, primary := wrong(servicePort, lab.OutsideAddresses, faultIngress...), wrong(primaryPort, lab.OutsideAddresses, faultIPs...)
+	service, primary := wrong(servicePort, faultIngress...), wrong(primaryPort, faultIPs...)
 	add := func(machine, device string, filters ...string) {
 		w := faultWire{machine: machine, device: device, filter: strings.Join(append(filters, control), " or ")}
 		f.listen(t, &w)
 		f.wires = append(f.wires, w)
 	}
 	add(lab.Outside, "eth0", service, primary)
-	add(shore, "eth0", wrong(farPort, shoreIPs, farIPs...))
+	add(shore, "eth0", wrong(farPort, farIPs...))
 	for _, gw := range f.gateways {
-		add(gw.Name, "eth0", wrong(gatewayPort, gw.Addresses, through.Addresses...))
+		add(gw.Name, "eth0", wrong(gatewayPort, through.Addresses...))
 	}
 	for _, node := range nodes {
-		add(node, "eth0", service, primary, wrong(farPort, shoreIPs)) // no packets for the other network may leave here
-		add(node, secondDevice, service, primary, wrong(farPort, shoreIPs, farIPs...))
+		add(node, "eth0", service, primary, wrong(farPort)) // no packets for the other network may leave here
+		add(node, secondDevice, service, primary, wrong(farPort, farIPs...))
 	}
 }
 
