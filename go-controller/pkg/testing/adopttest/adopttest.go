@@ -10,6 +10,10 @@ var ownerKeys = []any{"set", []any{"k8s.ovn.org/owner-controller", "k8s.ovn.org/
 // sharedPriorities are the priorities of policies that another implementation has, too.
 var sharedPriorities = []int{1004, 501, 101, 100}
 
+// ownTypes are the types of owners whose policies at a priority only ovnkube has: external gateways have some at
+// the priority of EgressIPs.
+var ownTypes = map[int]string{100: "externalroute"}
+
 // Disown returns the operations of one transaction in the northbound database that removes the ownership marks
 // from the rows that another implementation has, too.
 func Disown() (ops []ovsdbraw.Op) {
@@ -25,7 +29,8 @@ func Disown() (ops []ovsdbraw.Op) {
 	}
 	disown("Load_Balancer", []any{"name", "!=", "Service_local"}) // only ovnkube has this one
 	for _, priority := range sharedPriorities {
-		disown("Logical_Router_Policy", []any{"priority", "==", priority})
+		disown("Logical_Router_Policy", []any{"priority", "==", priority},
+			[]any{"external_ids", "excludes", []any{"map", []any{[]any{"k8s.ovn.org/owner-type", ownTypes[priority]}}}})
 	}
 	return ops
 }
