@@ -13,17 +13,21 @@ type Former struct {
 	Node string
 }
 
-// Arriving returns the addresses that a decision assigns to a node for the first time, with
-// that node.
+// Arriving returns the addresses that a decision assigns to a node while nobody is known to have them for this
+// EgressIP, with that node: they have no item yet, or the node in the item has never taken them.
 func (d Decision) Arriving(status v1.EgressIPStatus) map[netip.Addr]string {
 	arriving := d.Nodes()
-	for _, item := range status.Items {
-		if a, err := netip.ParseAddr(item.EgressIP); err == nil {
+	for a, node := range arriving {
+		item := itemOf(status, a)
+		if item.Node == node || Answers(status, item.Node, a) || Answers(status, item.From, a) {
 			delete(arriving, a)
 		}
 	}
 	return arriving
 }
+
+// Assigned reports whether an address has an item.
+func Assigned(status v1.EgressIPStatus, addr netip.Addr) bool { return itemOf(status, addr).Node != "" }
 
 // KeepFormerHolders adds former holders to the status entries of nodes: as with any other status entry, the
 // next node waits until the entry is removed, which the former holder does once it has released the address.

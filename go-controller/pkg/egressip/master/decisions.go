@@ -118,13 +118,25 @@ func (d *decisions) observe(old, new *v1.EgressIP) {
 		delete(d.observed, old.Name)
 	}
 	for a, nodes := range egressip.Decode(old).Holders {
-		if d.former[a] == nil {
-			d.former[a] = map[string]bool{}
-		}
 		for _, node := range nodes {
-			d.former[a][node] = true
+			d.keep(a, node)
 		}
 	}
+}
+
+// keep adds a former holder; mu is held.
+func (d *decisions) keep(a netip.Addr, node string) {
+	if d.former[a] == nil {
+		d.former[a] = map[string]bool{}
+	}
+	d.former[a][node] = true
+}
+
+// remember records a node that may have held an address for an EgressIP that was deleted before this process led.
+func (d *decisions) remember(f egressip.Former) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.keep(f.Addr, f.Node)
 }
 
 // formerHolders returns the nodes that held some of the addresses for a deleted EgressIP.

@@ -13,7 +13,8 @@ import (
 )
 
 // formerHolders returns the nodes that may still hold addresses that an EgressIP is about to get:
-// for a deleted EgressIP, or for another one that gave the addresses up.
+// for a deleted EgressIP, or for another one that gave the addresses up. The node that is to have an address is not
+// among them, but if the address then goes to another node before that node has taken it, it is.
 func (c *Controller) formerHolders(key string, d egressip.Decision, known v1.EgressIPStatus) ([]egressip.Former, error) {
 	arriving := d.Arriving(known)
 	if len(arriving) == 0 {
@@ -41,14 +42,22 @@ func (c *Controller) formerHolders(key string, d egressip.Decision, known v1.Egr
 				add(a, node)
 			}
 		}
-		// A new leader has not seen EgressIPs that were deleted before, but the record outlives them.
+		// A new leader has not seen EgressIPs that were deleted before, but the record outlives them. It also has
+		// the addresses that nodes have prepared for, so it says nothing once a node has been told to do that.
+		if egressip.Assigned(known, a) {
+			continue
+		}
 		nodes, err := c.deps.Nodes.Informer().GetIndexer().ByIndex(byRecorded, a.String())
 		if err != nil {
 			return nil, fmt.Errorf("find nodes that had address %s: %w", a, err)
 		}
 		for _, obj := range nodes {
-			if n, ok := obj.(*corev1.Node); ok {
-				add(a, n.Name)
+			n, ok := obj.(*corev1.Node)
+			if !ok {
+				continue
+			}
+			if add(a, n.Name); n.Name == arriving[a] {
+				c.decisions.remember(egressip.Former{Addr: a, Node: n.Name})
 			}
 		}
 	}

@@ -1,7 +1,9 @@
 package master
 
 import (
+	"fmt"
 	"testing"
+	"testing/synctest"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
@@ -84,4 +86,90 @@ func TestFormerHolderAfterRestart(t *testing.T) {
 	}
 	w.freeze(first, false)
 	w.programmed("next")
+}
+
+// TestFormerHolderChosenFirst: the previous holder of an address is chosen again, but does not act. When the address
+// then goes to another node, that node waits for it as for any other previous holder.
+func TestFormerHolderChosenFirst(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		next string // the EgressIP that has it next
+		do   func(w *world, addr string)
+	}{
+		{"made anew", prod, func(w *world, addr string) {
+			w.remove(egress(prod, nil))
+			w.create(egress(prod, []v1.Address{v1.Address(addr)}, func(e *v1.EgressIP) { e.UID = types.UID("another") }))
+		}},
+		{"renamed", "next", func(w *world, addr string) {
+			w.remove(egress(prod, nil))
+			w.create(egress("next", []v1.Address{v1.Address(addr)}))
+		}},
+		{"moved", "next", func(w *world, addr string) {
+			w.changeEgressIP(prod, func(e *v1.EgressIP) { e.Spec.EgressIPs = []v1.Address{"172.18.0.98"} })
+			w.create(egress("next", []v1.Address{v1.Address(addr)}))
+		}},
+	} {
+		for _, addr := range []string{"172.18.0.33", "fc00:f853:ccd:e793::33", "172.19.0.33"} {
+			t.Run(c.name+" "+addr, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					w := impatient(t, v1.Address(addr))
+					w.start()
+					first := w.programmed(prod)
+					w.freeze(first, true)
+					w.changeNode(other(first), func(n *corev1.Node) { delete(n.Labels, kube.LabelEgressAssignable) })
+					c.do(w, addr)
+					w.eventually("the next EgressIP to be with the same node", func() bool { return w.holder(c.next, addr) == first })
+					w.changeNode(other(first), func(n *corev1.Node) { n.Labels[kube.LabelEgressAssignable] = "" })
+					w.eventually("the other node to get it", func() bool { return w.holder(c.next, addr) == other(first) })
+					w.eventually("the status to say who has it", func() bool { return w.reason(c.next, v1.ConditionProgrammed) == egressip.ReasonNotAcknowledged })
+					if e := w.get(c.next); !egressip.Answers(e.Status, first, addrs(addr)[0]) || egressip.Answers(e.Status, other(first), addrs(addr)[0]) {
+						t.Errorf("words %+v", e.Status.Programmed)
+					}
+					w.freeze(first, false)
+					if got := w.programmed(c.next); got != other(first) {
+						t.Errorf("held by %q", got)
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestFormerHolderChosenFirstAfterRestart is the same for a new leader, which knows it only from the node's record,
+// and only until the node prepares for the address again. A node that has merely prepared is not waited for.
+func TestFormerHolderChosenFirstAfterRestart(t *testing.T) {
+	const addr = "172.19.0.33"
+	for _, recorded := range []bool{true, false} {
+		t.Run(fmt.Sprintf("recorded %t", recorded), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := impatient(t, addr)
+				w.start()
+				first := w.programmed(prod)
+				record := func(n *corev1.Node) {
+					n.Annotations[kube.AnnotationEgressIPAddresses] = kube.FormatEgressIPAddresses(addrs(addr))
+				}
+				w.freeze(first, true)
+				if recorded {
+					w.changeNode(first, record)
+				}
+				w.changeNode(other(first), func(n *corev1.Node) { delete(n.Labels, kube.LabelEgressAssignable) })
+				w.stop()
+				w.remove(egress(prod, nil))
+				w.start()
+				w.create(egress("next", []v1.Address{addr}))
+				w.eventually("the next EgressIP to be with the same node", func() bool { return w.holder("next", addr) == first })
+				w.changeNode(first, record)
+				w.changeNode(other(first), func(n *corev1.Node) { n.Labels[kube.LabelEgressAssignable] = "" })
+				w.eventually("the other node to get it", func() bool { return w.holder("next", addr) == other(first) })
+				if !recorded {
+					w.programmed("next")
+					return
+				}
+				w.eventually("the status to say who has it", func() bool { return w.reason("next", v1.ConditionProgrammed) == egressip.ReasonNotAcknowledged })
+				if e := w.get("next"); !egressip.Answers(e.Status, first, addrs(addr)[0]) || egressip.Answers(e.Status, other(first), addrs(addr)[0]) {
+					t.Errorf("words %+v", e.Status.Programmed)
+				}
+			})
+		})
+	}
 }
