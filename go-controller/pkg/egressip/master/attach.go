@@ -18,6 +18,9 @@ import (
 func (c *Controller) Pending(p *corev1.Pod) string {
 	keys := c.choose(p)
 	if len(keys) == 0 || !c.mayDiffer(keys[0]) {
+		if !isPending(p) { // an earlier attempt to write the annotation may have failed
+			c.podStates.notPending(kube.PodKey(p), p.UID)
+		}
 		return ""
 	}
 	c.podStates.pending(kube.PodKey(p), p.UID)

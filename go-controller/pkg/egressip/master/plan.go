@@ -297,6 +297,9 @@ func (c *Controller) planPod(w *work, key string, st *podState, p *corev1.Pod, a
 // observe applies the states reached by a pod's chassis, records whether the pod has the pending
 // annotation, and returns whether it must keep waiting or has waited long enough.
 func (c *Controller) observe(st *podState, p *corev1.Pod) egressip.Pod {
+	if c.podStates.lostPending(st, p) { // its event may have preceded the pass that made the gate
+		c.opened(kube.PodKey(p), p)
+	}
 	held, rest := c.podStates.observe(st, p)
 	pending := held && rest > 0
 	if pending {

@@ -45,12 +45,17 @@ func (c *Controller) watchPods() error {
 	if err := c.pods.Watch(c.deps.Namespaces.Informer(), c.podsOfNamespace); err != nil {
 		return err
 	}
-	return c.pods.Watch(c.deps.Pods.Informer(), podKeys)
+	return c.pods.Watch(c.deps.Pods.Informer(), c.podKeys)
 }
 
-func podKeys(old, new any) []string {
+// podKeys returns the keys affected by a change of a pod. Whoever has removed the pending annotation, the pod's gate is
+// open from then on.
+func (c *Controller) podKeys(old, new any) []string {
 	o, _ := old.(*corev1.Pod)
 	n, _ := new.(*corev1.Pod)
+	if o != nil && n != nil && o.UID == n.UID && isPending(o) && !isPending(n) {
+		c.opened(kube.PodKey(n), n)
+	}
 	switch {
 	case o == nil:
 		return []string{kube.PodKey(n)}

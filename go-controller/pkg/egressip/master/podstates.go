@@ -107,7 +107,8 @@ type startGate struct {
 	uid   types.UID
 	since time.Time          // when we learned of it
 	state egressip.StartGate // according to the pod's plan
-	open  bool               // we removed the annotation
+	shown bool               // a pass has seen the annotation
+	open  bool               // the annotation has been removed, by us or by somebody else
 }
 
 func newPodStates() *podStates {
@@ -217,6 +218,7 @@ func (s *podStates) observe(st *podState, p *corev1.Pod) (held bool, rest time.D
 			st.gate = startGate{uid: p.UID, since: time.Now()}
 		}
 	}
+	st.gate.shown = st.gate.shown || st.gate.uid == p.UID && isPending(p)
 	return st.gate.uid == p.UID && !st.gate.open, podStartTimeout - time.Since(st.gate.since)
 }
 
@@ -246,6 +248,23 @@ func (s *podStates) pending(key string, uid types.UID) {
 	}
 }
 
+// notPending removes the closed gate of a pod that was about to get the pending annotation, but does not get it.
+func (s *podStates) notPending(key string, uid types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if st := s.byKey[key]; st != nil && st.gate.uid == uid && !st.gate.open {
+		st.gate = startGate{}
+	}
+}
+
+// lostPending reports whether a pod had the pending annotation in an earlier pass, but does not have it now although
+// its gate is closed.
+func (s *podStates) lostPending(st *podState, p *corev1.Pod) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return st.gate.uid == p.UID && st.gate.shown && !st.gate.open && !isPending(p)
+}
+
 // setGate records the gate state from a pod's plan, and returns whether the gate may be opened.
 func (s *podStates) setGate(st *podState, uid types.UID, gate egressip.StartGate) (opens bool) {
 	s.mu.Lock()
@@ -267,13 +286,16 @@ func (s *podStates) gate(key string) startGate {
 	return startGate{}
 }
 
-// opened records that the gate of a pod was opened.
-func (s *podStates) opened(key string, uid types.UID) {
+// opened records that the gate of a pod was opened. It returns the gate, and whether that is new.
+func (s *podStates) opened(key string, uid types.UID) (gate startGate, first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if st := s.byKey[key]; st != nil && st.gate.uid == uid {
-		st.gate.open = true
+	st := s.byKey[key]
+	if st == nil || st.gate.uid != uid || st.gate.open {
+		return startGate{}, false
 	}
+	st.gate.open = true
+	return st.gate, true
 }
 
 // gated returns the pods whose gate is closed, and since when.

@@ -23,7 +23,8 @@ func (c *Controller) updateGates(key string, st *podState, p *corev1.Pod, gate e
 }
 
 // removePendingAnnotation removes the pending annotation from a pod that may start. If the lister does not show the
-// annotation yet, its event enqueues the pod again.
+// annotation yet, its event enqueues the pod again. If it no longer shows it, the event that removed it
+// has opened the gate: the response to our request may be lost, and others may remove the annotation, too.
 func (c *Controller) removePendingAnnotation(ctx context.Context, key string) error {
 	namespace, name, _ := strings.Cut(key, "/")
 	p, err := c.deps.Pods.Lister().Pods(namespace).Get(name)
@@ -43,14 +44,22 @@ func (c *Controller) removePendingAnnotation(ctx context.Context, key string) er
 	if err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}
-	c.podStates.opened(key, p.UID)
-	waited := time.Since(m.since)
-	c.deps.Metrics.PodStarted(waited, m.state == egressip.Open)
-	if m.state == egressip.Open {
+	c.opened(key, p)
+	c.pods.Enqueue(key)
+	return nil
+}
+
+// opened records that the pending annotation of a pod is gone: from now on the pod sends.
+func (c *Controller) opened(key string, p *corev1.Pod) {
+	gate, first := c.podStates.opened(key, p.UID)
+	if !first {
+		return
+	}
+	waited := time.Since(gate.since)
+	c.deps.Metrics.PodStarted(waited, gate.state == egressip.Open)
+	if gate.state == egressip.Open {
 		klog.V(2).InfoS("Pod may send", "pod", key, "after", waited)
 	} else {
 		klog.InfoS("Pod starts before its policies are in force", "pod", key, "after", waited)
 	}
-	c.pods.Enqueue(key)
-	return nil
 }
