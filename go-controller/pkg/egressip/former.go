@@ -29,6 +29,22 @@ func (d Decision) Arriving(status v1.EgressIPStatus) map[netip.Addr]string {
 // Assigned reports whether an address has an item.
 func Assigned(status v1.EgressIPStatus, addr netip.Addr) bool { return itemOf(status, addr).Node != "" }
 
+// NodeWrote reports whether it must have been a node itself that changed its status entry. The master may add
+// former holders, and remove addresses that the node prepared for: neither says that the node acts.
+func NodeWrote(old, new v1.EgressIPStatus, node string) bool {
+	was, _ := NodeStatusOf(old, node)
+	now, _ := NodeStatusOf(new, node)
+	was.Node, now.Node = node, node
+	if len(now.Awaiting) < len(was.Awaiting) {
+		now.Awaiting = was.Awaiting
+	}
+	given := ItemsOf(new, node)
+	now.EgressIPs = slices.DeleteFunc(slices.Clone(now.EgressIPs), func(text string) bool { // a node adds only what it is given
+		return !slices.Contains(was.EgressIPs, text) && !slices.ContainsFunc(given, func(item v1.EgressIPStatusItem) bool { return item.EgressIP == text })
+	})
+	return !SameNodeStatus(was, now)
+}
+
 // KeepFormerHolders adds former holders to the status entries of nodes: as with any other status entry, the
 // next node waits until the entry is removed, which the former holder does once it has released the address.
 func KeepFormerHolders(words []v1.ProgrammedStatus, former []Former) []v1.ProgrammedStatus {

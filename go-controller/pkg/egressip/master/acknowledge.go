@@ -55,11 +55,7 @@ func (c *Controller) observeStatuses(old, new *v1.EgressIP) bool {
 	}
 	back := false
 	for _, nodeStatus := range new.Status.Programmed {
-		was, _ := egressip.NodeStatusOf(old.Status, nodeStatus.Node)
-		if len(nodeStatus.Awaiting) < len(was.Awaiting) { // the master may have removed it
-			nodeStatus.Awaiting = was.Awaiting
-		}
-		if !egressip.SameNodeStatus(was, nodeStatus) {
+		if egressip.NodeWrote(old.Status, new.Status, nodeStatus.Node) {
 			back = c.ackTimeouts.Acknowledged(nodeStatus.Node) || back
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
@@ -169,6 +170,49 @@ func TestFormerHolderChosenFirstAfterRestart(t *testing.T) {
 				if e := w.get("next"); !egressip.Answers(e.Status, first, addrs(addr)[0]) || egressip.Answers(e.Status, other(first), addrs(addr)[0]) {
 					t.Errorf("words %+v", e.Status.Programmed)
 				}
+			})
+		})
+	}
+}
+
+// TestFormerHolderIsSilent: a status entry in which the master adds a former holder is no sign of life of that node.
+func TestFormerHolderIsSilent(t *testing.T) {
+	const addr, more = "172.18.0.33", "fc00:f853:ccd:e793::44"
+	for name, next := range map[string][]v1.Address{"a new entry": {addr}, "an entry that grows": {addr, more}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, egress(prod, []v1.Address{addr}), egress("more", []v1.Address{more}))
+				w.limit = 5 * time.Second
+				w.start()
+				w.changeNode("ovn-worker2", func(n *corev1.Node) { delete(n.Labels, kube.LabelEgressAssignable) })
+				w.eventually("one node to have both", func() bool {
+					return w.programmed(prod) == "ovn-worker" && w.programmed("more") == "ovn-worker"
+				})
+				w.freeze("ovn-worker", true)
+				w.changeNode("ovn-worker2", func(n *corev1.Node) { n.Labels[kube.LabelEgressAssignable] = "" })
+				w.changeNode("ovn-worker", func(n *corev1.Node) { delete(n.Labels, kube.LabelEgressAssignable) })
+				w.eventually("the node to be too slow", func() bool { return w.master.ackTimeouts.TimedOut("ovn-worker") })
+				w.remove(egress(prod, nil))
+				w.create(egress("next", []v1.Address{addr}))
+				if len(next) > 1 {
+					w.eventually("the entry", func() bool { return egressip.Answers(w.get("next").Status, "ovn-worker", addrs(addr)[0]) })
+					w.remove(egress("more", nil))
+					w.changeEgressIP("next", func(e *v1.EgressIP) { e.Spec.EgressIPs = next })
+				}
+				w.eventually("the entry to be complete", func() bool {
+					for _, a := range next {
+						if !egressip.Answers(w.get("next").Status, "ovn-worker", addrs(string(a))[0]) {
+							return false
+						}
+					}
+					return true
+				})
+				synctest.Wait()
+				if !w.master.ackTimeouts.TimedOut("ovn-worker") {
+					t.Error("the node counts as alive")
+				}
+				w.freeze("ovn-worker", false)
+				w.eventually("the node to be heard", func() bool { return !w.master.ackTimeouts.TimedOut("ovn-worker") })
 			})
 		})
 	}
