@@ -14,17 +14,21 @@ import (
 )
 
 // Pending returns the value of the pending annotation for a pod that is about to get its
-// addresses: the name of its EgressIP, or "" if the pod need not wait.
-func (c *Controller) Pending(p *corev1.Pod) string {
+// addresses: the name of its EgressIP, or "" if the pod need not wait. It fails while that is not known: the pod would
+// start, and send with the address of its node.
+func (c *Controller) Pending(p *corev1.Pod) (string, error) {
+	if err := c.knows(p); err != nil {
+		return "", err
+	}
 	keys := c.choose(p)
 	if len(keys) == 0 || !c.mayDiffer(keys[0]) {
 		if !isPending(p) { // an earlier attempt to write the annotation may have failed
 			c.podStates.notPending(kube.PodKey(p), p.UID)
 		}
-		return ""
+		return "", nil
 	}
 	c.podStates.pending(kube.PodKey(p), p.UID)
-	return keys[0]
+	return keys[0], nil
 }
 
 // mayDiffer reports whether an EgressIP changes how its pods' traffic leaves.

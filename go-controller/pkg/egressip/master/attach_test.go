@@ -26,13 +26,24 @@ func (w *world) attach(key, where string, ips ...string) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: "new", Labels: map[string]string{"app": "web"},
 		Annotations: map[string]string{}}, Spec: corev1.PodSpec{NodeName: where}}
 	w.create(p)
-	if mark := w.master.Pending(p); mark != "" {
+	if mark := w.pending(p); mark != "" {
 		w.changePod(key, func(p *corev1.Pod) { p.Annotations = map[string]string{kube.AnnotationEgressPending: mark} })
 	}
 	if err := w.writePort(context.Background(), p, ips...); err != nil {
 		w.t.Fatal(err)
 	}
 	return p
+}
+
+// pending returns the value of the pending annotation, once it is known.
+func (w *world) pending(p *corev1.Pod) (mark string) {
+	w.t.Helper()
+	w.eventually("the annotation to be known", func() (ok bool) {
+		var err error
+		mark, err = w.master.Pending(p)
+		return err == nil
+	})
+	return mark
 }
 
 // writePort does the part of pod/master for a pod that has addresses.
@@ -349,15 +360,15 @@ func TestUnmarked(t *testing.T) {
 	}))
 	w.start()
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "x", UID: "x", Labels: map[string]string{"app": "web"}}}
-	if mark := w.master.Pending(p); mark != "" {
+	if mark := w.pending(p); mark != "" {
 		t.Errorf("marked %q though no address has a node", mark)
 	}
 	p.Labels["app"] = "db"
-	if mark := w.master.Pending(p); mark != "held" {
+	if mark := w.pending(p); mark != "held" {
 		t.Errorf("mark %q where traffic is to be dropped", mark)
 	}
 	p.Labels["app"] = "none"
-	if mark := w.master.Pending(p); mark != "" {
+	if mark := w.pending(p); mark != "" {
 		t.Errorf("marked %q though nobody chooses it", mark)
 	}
 }

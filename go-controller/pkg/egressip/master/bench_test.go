@@ -165,7 +165,7 @@ func (w *world) attachTo(key, where, app, ip string) {
 	w.t.Helper()
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: strings.TrimPrefix(key, "prod/"), UID: "new",
 		Labels: map[string]string{"app": app}}, Spec: corev1.PodSpec{NodeName: where}}
-	if w.master.Pending(p) == "" {
+	if w.pending(p) == "" {
 		w.t.Error("not to be marked")
 	}
 	if err := w.writePort(context.Background(), p, ip); err != nil {

@@ -121,6 +121,7 @@ type Controller struct {
 	decisions *decisions // state of placement
 	written   *written   // state of the status workers
 	podStates *podStates // state of the pod workers
+	unknown   unknown    // what Pending waits for
 	onPass    []func(pod string)
 }
 

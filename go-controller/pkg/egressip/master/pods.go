@@ -75,6 +75,7 @@ func (c *Controller) podsOfNamespace(old, new any) []string {
 	if n == nil {
 		n = o
 	}
+	c.unknown.known(namespaceKey(n.Name))
 	keys, err := c.deps.Pods.Informer().GetIndexer().IndexKeys(cache.NamespaceIndex, n.Name)
 	if err != nil {
 		klog.ErrorS(err, "Cannot list the pods of a namespace", "namespace", n.Name) // cannot happen: the informer factory creates this index

@@ -133,7 +133,7 @@ func (h *history) attachNew(key, where, app string, ips ...string) {
 		Labels: map[string]string{"app": app}}, Spec: corev1.PodSpec{NodeName: where}}
 	h.create(p)
 	synctest.Wait() // pod/master has it from the same informer
-	if mark := h.master.Pending(p); mark != "" {
+	if mark := h.pending(p); mark != "" {
 		h.changePod(key, func(p *corev1.Pod) { p.Annotations = map[string]string{kube.AnnotationEgressPending: mark} })
 	}
 	for h.writePort(context.Background(), p, ips...) != nil {

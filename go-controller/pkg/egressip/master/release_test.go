@@ -75,11 +75,11 @@ func TestRemovedByOthers(t *testing.T) {
 func TestPendingTakenBack(t *testing.T) {
 	w := serving(t, prodIPs...)
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "x", UID: "x", Labels: map[string]string{"app": "web"}}}
-	if mark := w.master.Pending(p); mark != prod {
+	if mark := w.pending(p); mark != prod {
 		t.Fatalf("mark %q", mark)
 	}
 	p.Labels["app"] = "none"
-	if mark := w.master.Pending(p); mark != "" {
+	if mark := w.pending(p); mark != "" {
 		t.Errorf("mark %q", mark)
 	}
 	if got := w.master.podStates.gated(); len(got) > 0 {
@@ -94,7 +94,7 @@ func TestRemovedBeforePass(t *testing.T) {
 	w.stop() // so that there is no pass in between
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "x", UID: "x", Labels: map[string]string{"app": "web"}}}
 	marked := p.DeepCopy()
-	marked.Annotations = map[string]string{kube.AnnotationEgressPending: w.master.Pending(p)}
+	marked.Annotations = map[string]string{kube.AnnotationEgressPending: w.pending(p)}
 	st := w.master.podStates.get("prod/x")
 	if pod := w.master.observe(st, p); !pod.Pending {
 		t.Error("not held although the annotation is about to be written")

@@ -173,8 +173,6 @@ func (w *world) start() {
 	w.t.Helper()
 	core := informers.NewSharedInformerFactory(w.kube, fakeapi.NoResync)
 	own := externalversions.NewSharedInformerFactory(w.egress, fakeapi.NoResync)
-	w.events = record.NewFakeRecorder(1000)
-	w.pods = noreroute.NewPodSet()
 	w.health.Unsubscribe()
 	addresses, err := reservedsnapshot.New(reserved.Ranges{}, reservedsnapshot.Informers{
 		Nodes: core.Core().V1().Nodes(), EndpointSlices: core.Discovery().V1().EndpointSlices(),
@@ -182,16 +180,7 @@ func (w *world) start() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	deps := Deps{
-		Addresses: addresses,
-		Kube:      w.kube, Egress: w.egress, EgressIPs: countedEgressIPs{own.EgressIP().V1().EgressIPs(), &w.listed},
-		Namespaces: core.Core().V1().Namespaces(), Pods: countedPods{core.Core().V1().Pods(), &w.listed}, Nodes: core.Core().V1().Nodes(),
-		Services: core.Core().V1().Services(),
-		Writer:   noting{w.db, w}, Health: w.health, Barrier: w.barrier, Rerouted: w.pods, Recorder: w.events,
-		Given: w.given, Static: w.static, Network: network, AssumeReachable: w.assume,
-		Acknowledge: w.limit, Audit: w.audit, Metrics: w.measured, LocalSNATs: w.localSNATs,
-	}
-	c, err := New(deps)
+	c, err := New(w.deps(core, own, addresses))
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -229,6 +218,20 @@ func (w *world) start() {
 	w.t.Cleanup(w.stop)
 	for _, seeded := range []<-chan struct{}{c.Attempted(), c.statuses.Attempted(), c.gates.Attempted()} {
 		eventually.Receive(w.t, "the start to be over", seeded)
+	}
+}
+
+// deps returns the dependencies of a master.
+func (w *world) deps(core informers.SharedInformerFactory, own externalversions.SharedInformerFactory, addresses *reservedsnapshot.Addresses) Deps {
+	w.events, w.pods = record.NewFakeRecorder(1000), noreroute.NewPodSet()
+	return Deps{
+		Addresses: addresses,
+		Kube:      w.kube, Egress: w.egress, EgressIPs: countedEgressIPs{own.EgressIP().V1().EgressIPs(), &w.listed},
+		Namespaces: core.Core().V1().Namespaces(), Pods: countedPods{core.Core().V1().Pods(), &w.listed}, Nodes: core.Core().V1().Nodes(),
+		Services: core.Core().V1().Services(),
+		Writer:   noting{w.db, w}, Health: w.health, Barrier: w.barrier, Rerouted: w.pods, Recorder: w.events,
+		Given: w.given, Static: w.static, Network: network, AssumeReachable: w.assume,
+		Acknowledge: w.limit, Audit: w.audit, Metrics: w.measured, LocalSNATs: w.localSNATs,
 	}
 }
 

@@ -33,8 +33,9 @@ const workers = 64
 // Egress writes its own rows for pods whose egress traffic it steers.
 type Egress interface {
 	// Pending returns the value of the pending annotation for a pod that is about to get its
-	// addresses; empty for none. CNI ADD waits until the annotation is removed.
-	Pending(p *corev1.Pod) string
+	// addresses; empty for none. CNI ADD waits until the annotation is removed. Pending fails while the answer
+	// is not known yet.
+	Pending(p *corev1.Pod) (string, error)
 	// Attach applies the rows of a pod's port, whose owner is given, together with its own if it
 	// has any, and returns when they are written. The statistics may include other pods.
 	Attach(ctx context.Context, p *corev1.Pod, network topology.PodNetwork, owner nb.Owner, rows []nb.Row) (nb.Stats, error)

@@ -2,6 +2,7 @@ package master
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"net/netip"
 	"slices"
@@ -26,13 +27,21 @@ type steering struct {
 	attached []string
 	used     map[string][]netip.Addr
 	onPass   func(pod string)
+	unknown  bool // Pending fails
+	failed   int  // how often it has failed
 }
 
-func (s *steering) Pending(p *corev1.Pod) string {
-	if strings.HasPrefix(p.Name, "web") {
-		return "egressip-prod"
+func (s *steering) Pending(p *corev1.Pod) (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.unknown:
+		s.failed++
+		return "", errors.New("not known yet")
+	case strings.HasPrefix(p.Name, "web"):
+		return "egressip-prod", nil
 	}
-	return ""
+	return "", nil
 }
 
 func (s *steering) Attach(ctx context.Context, p *corev1.Pod, network topology.PodNetwork, owner nb.Owner, rows []nb.Row) (nb.Stats, error) {
@@ -93,6 +102,34 @@ func TestMark(t *testing.T) {
 	slices.Sort(egress.attached)
 	if got := slices.Compact(egress.attached); len(got) != 3 || !strings.HasPrefix(got[1], "web 10.244.1.") {
 		t.Errorf("attached %v", got)
+	}
+}
+
+// TestMarkNotKnownYet: as long as it is not known whether an egress feature has a pod, the pod gets no addresses, since it
+// could send without the feature. A running pod keeps its port.
+func TestMarkNotKnownYet(t *testing.T) {
+	c := newCluster(t)
+	egress := &steering{writer: c.nb, unknown: true}
+	c.egress = egress
+	c.addNode("n", "10.244.1.0/24")
+	c.addPod("web", "n")
+	c.addPod("web-running", "n", func(p *corev1.Pod) { p.Status.PodIPs = []corev1.PodIP{{IP: "10.244.1.9"}} })
+	c.start(pod.Config{})
+	c.wait("the port of the running pod", func() bool { return c.port("web-running") != "-" })
+	c.wait("the other pod to be retried", func() bool {
+		egress.mu.Lock()
+		defer egress.mu.Unlock()
+		return egress.failed > 1
+	})
+	if p := c.getPod("web"); p.Annotations[kube.AnnotationPodNetworks] != "" || c.port("web") != "-" {
+		t.Errorf("the pod has annotations %v and port %s", p.Annotations, c.port("web"))
+	}
+	egress.mu.Lock()
+	egress.unknown = false
+	egress.mu.Unlock()
+	c.wait("the other port", func() bool { return c.port("web") != "-" })
+	if got := c.getPod("web").Annotations[kube.AnnotationEgressPending]; got != "egressip-prod" {
+		t.Errorf("marked %q", got)
 	}
 }
 

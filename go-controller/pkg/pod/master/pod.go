@@ -267,7 +267,11 @@ func (c *Controller) announce(ctx context.Context, p *corev1.Pod, network topolo
 	}
 	// A pod with a port may have started, so a pending annotation would come too late.
 	if c.Egress != nil && !running(p) && len(c.Writer.Rows(pod.Owner(kube.PodKey(p)))) == 0 {
-		if mark := c.Egress.Pending(p); mark != "" {
+		mark, err := c.Egress.Pending(p)
+		if err != nil {
+			return err
+		}
+		if mark != "" {
 			annotations[kube.AnnotationEgressPending] = kube.Value(mark)
 		}
 	}
