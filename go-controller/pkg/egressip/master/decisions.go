@@ -97,6 +97,13 @@ func (d *decisions) replace(
 		}
 	}
 	d.byKey, d.decided, d.owners, d.reachable = next, met, owners, reachable
+	for a, nodes := range d.former { // the status entries of nodes that are down are removed, too
+		for node := range nodes {
+			if !reachable[node] {
+				d.drop(a, node)
+			}
+		}
+	}
 	slices.Sort(keys)
 	return keys
 }
@@ -110,6 +117,7 @@ func (d *decisions) observe(old, new *v1.EgressIP) {
 	defer d.mu.Unlock()
 	if new != nil {
 		d.observed[new.Name] = new.UID
+		d.forgetHolders(new)
 	}
 	if old == nil || new != nil && old.UID == new.UID {
 		return
@@ -121,6 +129,26 @@ func (d *decisions) observe(old, new *v1.EgressIP) {
 		for _, node := range nodes {
 			d.keep(a, node)
 		}
+	}
+}
+
+// forgetHolders removes former holders that have an address for an EgressIP that exists: its status, or observe,
+// says so from then on. mu is held.
+func (d *decisions) forgetHolders(e *v1.EgressIP) {
+	if len(d.former) == 0 {
+		return
+	}
+	for a, nodes := range egressip.Decode(e).Holders {
+		for _, node := range nodes {
+			d.drop(a, node)
+		}
+	}
+}
+
+// drop removes a former holder; mu is held.
+func (d *decisions) drop(a netip.Addr, node string) {
+	if delete(d.former[a], node); len(d.former[a]) == 0 {
+		delete(d.former, a)
 	}
 }
 
@@ -157,8 +185,6 @@ func (d *decisions) forgetFormer(former []egressip.Former) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, f := range former {
-		if delete(d.former[f.Addr], f.Node); len(d.former[f.Addr]) == 0 {
-			delete(d.former, f.Addr)
-		}
+		d.drop(f.Addr, f.Node)
 	}
 }

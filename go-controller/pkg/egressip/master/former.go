@@ -2,6 +2,7 @@ package master
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -15,7 +16,7 @@ import (
 // formerHolders returns the nodes that may still hold addresses that an EgressIP is about to get:
 // for a deleted EgressIP, or for another one that gave the addresses up. The node that is to have an address is not
 // among them, but if the address then goes to another node before that node has taken it, it is.
-func (c *Controller) formerHolders(key string, d egressip.Decision, known v1.EgressIPStatus) ([]egressip.Former, error) {
+func (c *Controller) formerHolders(ctx context.Context, key string, d egressip.Decision, known v1.EgressIPStatus) ([]egressip.Former, error) {
 	arriving := d.Arriving(known)
 	if len(arriving) == 0 {
 		return nil, nil
@@ -61,7 +62,11 @@ func (c *Controller) formerHolders(key string, d egressip.Decision, known v1.Egr
 			}
 		}
 	}
-	for _, f := range c.decisions.formerHolders(arriving) {
+	remembered, err := c.unreleased(ctx, c.decisions.formerHolders(arriving))
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range remembered {
 		add(f.Addr, f.Node)
 	}
 	slices.SortFunc(former, func(a, b egressip.Former) int {

@@ -9,6 +9,7 @@ import (
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -47,6 +48,9 @@ func TestAddressChangesHands(t *testing.T) {
 				first := w.holder(prod, addr)
 				// The previous node cannot have it again, and does not act.
 				w.freeze(first, true)
+				if addr == "172.19.0.33" {
+					w.record(first, addr)
+				}
 				w.changeNode(first, func(n *corev1.Node) { delete(n.Labels, kube.LabelEgressAssignable) })
 				w.eventually("the other to be chosen", func() bool { return w.holder(prod, addr) == other(first) })
 				c.do(w, addr)
@@ -62,6 +66,93 @@ func TestAddressChangesHands(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// record sets the record of the addresses on secondary networks that a node may have.
+func (w *world) record(node string, texts ...string) {
+	w.t.Helper()
+	w.changeNode(node, func(n *corev1.Node) {
+		n.Annotations[kube.AnnotationEgressIPAddresses] = kube.FormatEgressIPAddresses(addrs(texts...))
+	})
+}
+
+// formers returns how many former holders the master remembers.
+func (w *world) formers() (count int) {
+	d := w.master.decisions
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, nodes := range d.former {
+		count += len(nodes)
+	}
+	return count
+}
+
+// TestFormerHolderHasReleased: a node that is known to have released an address of a deleted EgressIP is not waited for,
+// even if it does not act any more when another EgressIP gets the address.
+func TestFormerHolderHasReleased(t *testing.T) {
+	for _, c := range []struct {
+		name, addr string
+		do         func(w *world, first, addr string)
+	}{
+		{"it has removed the address from its record", "172.19.0.33", func(w *world, first, addr string) {
+			w.record(first, addr, "172.19.0.44")
+			w.remove(egress(prod, nil))
+			w.record(first, "172.19.0.44")
+		}},
+		{"it has been dead", "172.18.0.33", func(w *world, first, _ string) {
+			w.remove(egress(prod, nil))
+			w.eventually("the former holder to be remembered", func() bool { return w.formers() == 1 })
+			w.health.Set(first, place.Dead)
+			w.eventually("the node to be down", func() bool { return w.master.nodeDown(first) })
+			w.health.Set(first, place.Alive)
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := serving(t, v1.Address(c.addr))
+			first := w.holder(prod, c.addr)
+			w.freeze(first, true)
+			c.do(w, first, c.addr)
+			w.changeNode(first, func(n *corev1.Node) { delete(n.Labels, kube.LabelEgressAssignable) })
+			w.create(egress("next", []v1.Address{v1.Address(c.addr)}))
+			if got := w.programmed("next"); got != other(first) {
+				t.Errorf("held by %q", got)
+			}
+			if n := w.formers(); n > 0 {
+				t.Errorf("%d former holders are remembered", n)
+			}
+		})
+	}
+}
+
+// TestFormerHolderHoldsAgain: once a node holds the address for the next EgressIP, whose status says so, nothing need be
+// remembered about the deleted one.
+func TestFormerHolderHoldsAgain(t *testing.T) {
+	const addr = "172.18.0.33"
+	w := serving(t, addr)
+	first := w.holder(prod, addr)
+	w.changeNode(other(first), func(n *corev1.Node) { delete(n.Labels, kube.LabelEgressAssignable) })
+	w.remove(egress(prod, nil))
+	w.eventually("the former holder to be remembered", func() bool { return w.formers() == 1 })
+	w.create(egress("next", []v1.Address{addr}))
+	if got := w.programmed("next"); got != first || w.formers() > 0 {
+		t.Errorf("held by %q, %d former holders are remembered", got, w.formers())
+	}
+}
+
+// TestFormerHolderRecordUnseen: the informer may not show yet that a node has an address on record.
+func TestFormerHolderRecordUnseen(t *testing.T) {
+	const addr = "172.19.0.33"
+	w := serving(t, addr)
+	first := w.holder(prod, addr)
+	w.stop() // the informers do not show what comes
+	f := egressip.Former{Addr: addrs(addr)[0], Node: first}
+	if released, err := w.master.hasReleased(t.Context(), f); !released || err != nil {
+		t.Errorf("released %t, error %v without a record", released, err)
+	}
+	w.record(first, addr)
+	if released, err := w.master.hasReleased(t.Context(), f); released || err != nil {
+		t.Errorf("released %t, error %v with a record", released, err)
 	}
 }
 
@@ -117,7 +208,11 @@ func TestFormerHolderChosenFirst(t *testing.T) {
 					w.start()
 					first := w.programmed(prod)
 					w.freeze(first, true)
+					if addr == "172.19.0.33" {
+						w.record(first, addr)
+					}
 					w.changeNode(other(first), func(n *corev1.Node) { delete(n.Labels, kube.LabelEgressAssignable) })
+					synctest.Wait()
 					c.do(w, addr)
 					w.eventually("the next EgressIP to be with the same node", func() bool { return w.holder(c.next, addr) == first })
 					w.changeNode(other(first), func(n *corev1.Node) { n.Labels[kube.LabelEgressAssignable] = "" })

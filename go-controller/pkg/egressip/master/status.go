@@ -88,7 +88,7 @@ func (c *Controller) report(ctx context.Context, key string) error {
 	want.Programmed = slices.DeleteFunc(want.Programmed, func(w v1.ProgrammedStatus) bool { return c.nodeDown(w.Node) })
 	want.Items = d.Assign(want, func(egressip.Placement) bool { return c.podStates.translated(key) })
 	want.Programmed = egressip.DropAwaiting(want.Programmed, want.Items)
-	former, err := c.formerHolders(key, d, known)
+	former, err := c.formerHolders(ctx, key, d, known)
 	if err != nil {
 		return err
 	}
