@@ -229,13 +229,8 @@ func (m *master) build() ([]starter, error) {
 		pods.OnAddressesChanged(func(key, _ string) { c.Look(key) })
 		start = append(start, own)
 		m.runners["pods"] = startAfter(c.Attempted(), pods)
-	} else {
-		egress, err := versioned.NewForConfig(m.env.REST)
-		if err != nil {
-			return nil, fmt.Errorf("make the client of our own kinds: %w", err)
-		}
-		m.runners["egress services"] = &featureCleanup{feature: egressservice.Feature, writer: m.writer,
-			retire: func(ctx context.Context) error { return egressservicemaster.Retire(ctx, m.env.Kube, egress) }}
+	} else if err := m.withoutEgressServices(); err != nil {
+		return nil, err
 	}
 	if err := m.services(core, ipPods, servicePods); err != nil {
 		return nil, err
@@ -313,6 +308,17 @@ func startAfter(done <-chan struct{}, r runner) runner {
 		}
 		return r.Run(ctx)
 	})
+}
+
+// withoutEgressServices removes what is left of EgressServices.
+func (m *master) withoutEgressServices() error {
+	egress, err := versioned.NewForConfig(m.env.REST)
+	if err != nil {
+		return fmt.Errorf("make the client of our own kinds: %w", err)
+	}
+	m.runners["egress services"] = &featureCleanup{feature: egressservice.Feature, writer: m.writer,
+		retire: func(ctx context.Context) error { return egressservicemaster.Retire(ctx, m.env.Kube, egress) }}
+	return nil
 }
 
 // egressServices adds EgressServices and returns the informers of our own kinds, and the

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 
@@ -36,8 +37,14 @@ func (c *Controller) unreleased(ctx context.Context, former []egressip.Former) (
 // known about addresses on the primary network.
 func (c *Controller) hasReleased(ctx context.Context, f egressip.Former) (bool, error) {
 	n, err := c.deps.Nodes.Lister().Get(f.Node)
-	if err != nil || c.mayHave(n, f) {
-		return false, nil // a node that is gone is not waited for anyway
+	if apierrors.IsNotFound(err) {
+		return false, nil // it is not waited for anyway
+	}
+	if err != nil {
+		return false, fmt.Errorf("get node %s: %w", f.Node, err)
+	}
+	if c.mayHave(n, f) {
+		return false, nil
 	}
 	// The informer may not show yet that the node has recorded the address.
 	latest, err := c.deps.Kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{
