@@ -67,6 +67,9 @@ func (f *faultTest) takeOver(t *testing.T) {
 			t.Fatalf("the marks were not removed: %s", out)
 		}
 	}
+	if disowned == 0 {
+		t.Fatalf("no row had a mark: %s", out)
+	}
 	// The command accepts the master's flags, but --init-master with the name of the node.
 	text, err := f.Kin.Exec(ctx, master.node, append([]string{args[0], "adopt", "--yes"}, args[3:]...)...)
 	if err != nil {
