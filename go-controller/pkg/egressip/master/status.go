@@ -185,14 +185,14 @@ func (c *Controller) patch(ctx context.Context, e *v1.EgressIP, known, want v1.E
 	if err != nil {
 		return known, fmt.Errorf("encode status of EgressIP %s: %w", e.Name, err)
 	}
-	_, err = c.deps.Egress.EgressIPV1().EgressIPs().Patch(ctx, e.Name, kind, data, metav1.PatchOptions{FieldManager: fieldManager}, "status")
+	result, err := c.deps.Egress.EgressIPV1().EgressIPs().Patch(ctx, e.Name, kind, data, metav1.PatchOptions{FieldManager: fieldManager}, "status")
 	if apierrors.IsNotFound(err) {
 		return known, nil // its deletion event is on the way
 	}
 	if err != nil {
 		return known, fmt.Errorf("patch status of EgressIP %s: %w", e.Name, err)
 	}
-	c.written.patch(e, want)
+	c.written.patched.Record(e.Name, e, result)
 	return want, nil
 }
 

@@ -96,6 +96,7 @@ type world struct {
 	limit   time.Duration   // acknowledgement timeout of nodes; 0: none
 	pace    time.Duration   // how long it takes nodes to act on an EgressIP
 	faults  *fakeapi.Faults // of the API, or nil
+	gate    *fakeapi.Gate   // for the events of EgressIPs, or nil
 
 	localSNATs func() <-chan struct{}          // as in Deps
 	onPass     func(c *Controller, pod string) // or nil
@@ -173,6 +174,7 @@ func (w *world) start() {
 	w.t.Helper()
 	core := informers.NewSharedInformerFactory(w.kube, fakeapi.NoResync)
 	own := externalversions.NewSharedInformerFactory(w.egress, fakeapi.NoResync)
+	w.guard(own)
 	w.health.Unsubscribe()
 	addresses, err := reservedsnapshot.New(reserved.Ranges{}, reservedsnapshot.Informers{
 		Nodes: core.Core().V1().Nodes(), EndpointSlices: core.Discovery().V1().EndpointSlices(),

@@ -5,44 +5,24 @@ import (
 	"time"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 )
 
 // written is the state of the status workers.
 type written struct {
+	patched kube.Patches[*v1.EgressIP]
+
 	mu           sync.Mutex
-	patched      map[string]patched   // patches that the lister may not show yet
 	unprogrammed map[string]time.Time // by programmed EgressIP, since when some of its pods wait
 }
 
-// patched is the result of a status patch, kept as long as the lister still shows the object
-// that it was made from.
-type patched struct {
-	from   *v1.EgressIP
-	status v1.EgressIPStatus
-}
-
 func newWritten() *written {
-	return &written{patched: map[string]patched{}, unprogrammed: map[string]time.Time{}}
+	return &written{unprogrammed: map[string]time.Time{}}
 }
 
 // known returns the last known status: that of e, or the result of our patch to it.
 func (w *written) known(e *v1.EgressIP) v1.EgressIPStatus {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if last, ok := w.patched[e.Name]; ok {
-		if last.from == e {
-			return last.status
-		}
-		delete(w.patched, e.Name)
-	}
-	return e.Status
-}
-
-// patch records the result of a status patch to e.
-func (w *written) patch(e *v1.EgressIP, status v1.EgressIPStatus) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.patched[e.Name] = patched{from: e, status: status}
+	return w.patched.Known(e.Name, e).Status
 }
 
 // waitingSince returns since when some pods of a programmed EgressIP wait.
@@ -66,8 +46,8 @@ func (w *written) waitsNoMore(key string) {
 
 // forget removes the state of a deleted EgressIP.
 func (w *written) forget(key string) {
+	w.patched.Forget(key)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	delete(w.patched, key)
 	delete(w.unprogrammed, key)
 }

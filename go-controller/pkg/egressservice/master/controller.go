@@ -85,10 +85,11 @@ type Controller struct {
 	assumed map[string]assumed
 	// unseen are the nodes with label writes that the lister may not show yet.
 	unseen kube.Unseen
+	// patched are the patches of statuses.
+	patched kube.Patches[*v1.EgressService]
 
 	mu                sync.Mutex
 	decisions         map[string]egressservice.Decision // of the last placement
-	patched           map[string]patched                // patches that the lister may not show yet
 	lastEvents        map[string]lastEvent              // the last state reported by Events
 	unprogrammedSince map[string]time.Time              // by programmed EgressService, since when it waits for its host
 	acks              map[string]v1.ProgrammedStatus    // the last acknowledgements of hosts
@@ -113,7 +114,6 @@ func New(deps Deps) (*Controller, error) {
 		decoded:           decoded,
 		assumed:           map[string]assumed{},
 		decisions:         map[string]egressservice.Decision{},
-		patched:           map[string]patched{},
 		lastEvents:        map[string]lastEvent{},
 		unprogrammedSince: map[string]time.Time{},
 		acks:              map[string]v1.ProgrammedStatus{},

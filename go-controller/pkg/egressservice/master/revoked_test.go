@@ -3,7 +3,6 @@ package master
 import (
 	"context"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,11 +21,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 )
 
-// gate delays the events of EgressServices.
-type gate struct{ atomic.Value }
-
-// guard makes the informer of a factory wait at the gate.
-func (g *gate) guard(factory externalversions.SharedInformerFactory) {
+// guard makes the informer of a factory wait at a gate.
+func guard(g *fakeapi.Gate, factory externalversions.SharedInformerFactory) {
 	if g == nil {
 		return
 	}
@@ -39,44 +35,17 @@ func (g *gate) guard(factory externalversions.SharedInformerFactory) {
 				if err != nil {
 					return nil, err
 				}
-				return apiwatch.Filter(all, g.wait), nil
+				return g.Filter(all), nil
 			},
 		}, &v1.EgressService{}, resync, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 	})
 }
 
-// wait holds an event back until the gate lets it pass.
-func (g *gate) wait(e apiwatch.Event) (apiwatch.Event, bool) {
-	if permits, closed := g.Load().(chan struct{}); closed {
-		<-permits
-	}
-	return e, true
-}
-
-// hold closes the gate.
-func (g *gate) hold(t *testing.T) {
-	g.Store(make(chan struct{}))
-	t.Cleanup(g.open)
-}
-
-// pass lets one event pass.
-func (g *gate) pass() { g.Load().(chan struct{}) <- struct{}{} }
-
-// open lets all further events pass.
-func (g *gate) open() {
-	permits := g.Load().(chan struct{})
-	select {
-	case <-permits:
-	default:
-		close(permits)
-	}
-}
-
 // revoked is a world in which only ovn-worker can be the host, and serves, before the events of EgressServices are
 // held back.
-func revoked(t *testing.T) (*world, *silence, *gate) {
+func revoked(t *testing.T) (*world, *silence, *fakeapi.Gate) {
 	t.Helper()
-	w, s, g := newWorld(t, demoObjects()...), &silence{}, &gate{}
+	w, s, g := newWorld(t, demoObjects()...), &silence{}, &fakeapi.Gate{}
 	w.silent, w.gate = s.of, g
 	s.Store("")
 	w.health.Set("ovn-worker2", place.Dead)
@@ -84,7 +53,7 @@ func revoked(t *testing.T) (*world, *silence, *gate) {
 	w.served(demo, "ovn-worker")
 	w.eventually("the condition", func() bool { return w.programmed(demo) })
 	fakeapi.Settle()
-	g.hold(t)
+	g.Hold(t)
 	return w, s, g
 }
 
@@ -120,7 +89,7 @@ func TestRevokedDoesNotCount(t *testing.T) {
 		w.eventually("the end", func() bool { h := w.statusNow(); return h.Host == "" && h.Programmed == nil })
 		w.update(service("demo-svc", demoIngress...))
 		w.unserved("before the master sees its writes")
-		g.open()
+		g.Open()
 		w.unserved("afterwards")
 		s.Store("")
 		w.update(slice("demo-svc", append(demoPods, "10.244.0.3")...))
@@ -143,9 +112,9 @@ func TestRevokedDoesNotCountLater(t *testing.T) {
 		w.eventually("the end", func() bool { h := w.statusNow(); return h.Host == "" && h.Programmed == nil })
 		w.update(service("demo-svc", demoIngress...))
 		w.unserved("before the master sees anything")
-		g.pass()
+		g.Pass()
 		w.unserved("when the master sees the acknowledgement")
-		g.open()
+		g.Open()
 		w.unserved("afterwards")
 		w.stop()
 	})
@@ -156,7 +125,7 @@ func TestRevokedDoesNotCountLater(t *testing.T) {
 func TestAcknowledgementWithoutHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, s, g := revoked(t)
-		g.open()
+		g.Open()
 		w.stop()
 		eg := egress("demo-svc")
 		eg.Status.Programmed = w.statusNow().Programmed

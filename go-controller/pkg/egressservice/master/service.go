@@ -205,9 +205,9 @@ func (c *Controller) transient(eg *v1.EgressService, s egressservice.Service, d 
 func (c *Controller) forget(key string) {
 	c.claimed(c.reader.Forget(key))
 	c.deps.Metrics.Decided(conditions.EgressService, key)
+	c.patched.Forget(key)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.patched, key)
 	delete(c.lastEvents, key)
 	delete(c.unprogrammedSince, key)
 	delete(c.acks, key)

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -32,27 +31,9 @@ const (
 // fieldManager is the owner of the master's part of a status.
 const fieldManager = "ovnkube-master"
 
-// patched is the result of a status patch, kept as long as the lister still shows the object
-// that it was made from, or another one from before the patch.
-type patched struct{ from, result *v1.EgressService }
-
 // known returns the last known status: that of eg, or the result of our patch to it.
 func (c *Controller) known(eg *v1.EgressService) v1.EgressServiceStatus {
-	key := eg.Namespace + "/" + eg.Name
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if last, ok := c.patched[key]; ok && (last.from == eg || last.from.UID == eg.UID && precedes(eg, last.result)) {
-		return last.result.Status
-	}
-	delete(c.patched, key)
-	return eg.Status
-}
-
-// precedes reports whether a state of an object is known to be older than another one.
-func precedes(a, b *v1.EgressService) bool {
-	first, err := strconv.ParseUint(a.ResourceVersion, 10, 64)
-	second, bad := strconv.ParseUint(b.ResourceVersion, 10, 64)
-	return err == nil && bad == nil && first < second
+	return c.patched.Known(eg.Namespace+"/"+eg.Name, eg).Status
 }
 
 // read decodes an EgressService, with the last known acknowledgement: one that this master has
@@ -126,9 +107,7 @@ func (c *Controller) setStatus(ctx context.Context, eg *v1.EgressService, s egre
 	if err != nil {
 		return "", fmt.Errorf("patch status of EgressService %s: %w", s.Key, err)
 	}
-	c.mu.Lock()
-	c.patched[s.Key] = patched{from: eg, result: result}
-	c.mu.Unlock()
+	c.patched.Record(s.Key, eg, result)
 	if want.Host != known.Host {
 		c.moved(eg, known.Host, want.Host, d.Left)
 	}

@@ -77,7 +77,7 @@ type world struct {
 	shared bool
 	audit  *audit.Recorder // nil: nothing is recorded
 	faults *fakeapi.Faults // of the API, or nil
-	gate   *gate           // for the events of EgressServices, or nil
+	gate   *fakeapi.Gate   // for the events of EgressServices, or nil
 
 	measured *metrics.Leader // nil: nothing is measured
 
@@ -121,7 +121,7 @@ func (w *world) start() {
 	w.t.Helper()
 	core := informers.NewSharedInformerFactory(w.kube, fakeapi.NoResync)
 	own := externalversions.NewSharedInformerFactory(w.egress, fakeapi.NoResync)
-	w.gate.guard(own)
+	guard(w.gate, own)
 	w.events = record.NewFakeRecorder(1000)
 	w.pods = noreroute.NewPodSet()
 	w.health.Unsubscribe()

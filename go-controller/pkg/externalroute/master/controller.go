@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 
+	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/adminpolicybasedroute/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/externalroute"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/adminpolicybasedroute/clientset/versioned"
 	routeinformers "github.com/ovnkube/ovnkube/go-controller/pkg/generated/adminpolicybasedroute/informers/externalversions/adminpolicybasedroute/v1"
@@ -106,7 +107,7 @@ type Controller struct {
 	failed map[string]bool
 	// Reports are sent when no node is dirty.
 	reportPolicies, reportNamespaces map[string]bool
-	patched                          map[string]patched
+	patched                          kube.Patches[*v1.AdminPolicyBasedExternalRoute]
 	// unseen are the namespaces with annotation writes that the lister may not show yet.
 	unseen kube.Unseen
 
@@ -134,7 +135,6 @@ func New(deps Deps) (*Controller, error) {
 		failed:           map[string]bool{},
 		reportPolicies:   map[string]bool{},
 		reportNamespaces: map[string]bool{},
-		patched:          map[string]patched{},
 		sessions:         newSessions(),
 		steered:          newSteered(deps.Rerouted),
 	}

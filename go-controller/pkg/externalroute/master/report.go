@@ -20,33 +20,19 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 )
 
-// patched is the result of a status patch, kept as long as the lister still shows the object
-// that it was made from.
-type patched struct {
-	from   *v1.AdminPolicyBasedExternalRoute
-	status v1.AdminPolicyBasedExternalRouteStatus
-}
-
 // reconcileStatus writes the status of a policy.
 func (c *Controller) reconcileStatus(ctx context.Context, name string) error {
 	obj, err := c.policies.Get(name)
 	if apierrors.IsNotFound(err) {
-		c.mu.Lock()
-		delete(c.patched, name)
-		c.mu.Unlock()
+		c.patched.Forget(name)
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("get AdminPolicyBasedExternalRoute %s: %w", name, err)
 	}
+	known := c.patched.Known(name, obj).Status
 	c.mu.Lock()
 	policy, ok := c.plan.Policies[name]
-	known := obj.Status
-	if last, ok := c.patched[name]; ok && last.from == obj {
-		known = last.status
-	} else {
-		delete(c.patched, name)
-	}
 	waits := c.reportPolicies[name]
 	failed := maps.Clone(c.failed)
 	c.mu.Unlock()
@@ -90,7 +76,7 @@ func (c *Controller) patchStatus(ctx context.Context, obj *v1.AdminPolicyBasedEx
 	if err != nil {
 		return fmt.Errorf("encode status of AdminPolicyBasedExternalRoute %s: %w", obj.Name, err)
 	}
-	_, err = c.deps.Routes.AdminPolicyBasedRouteV1().AdminPolicyBasedExternalRoutes().Patch(
+	result, err := c.deps.Routes.AdminPolicyBasedRouteV1().AdminPolicyBasedExternalRoutes().Patch(
 		ctx, obj.Name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
 	if apierrors.IsNotFound(err) {
 		return nil // its deletion event is on the way
@@ -98,9 +84,7 @@ func (c *Controller) patchStatus(ctx context.Context, obj *v1.AdminPolicyBasedEx
 	if err != nil {
 		return fmt.Errorf("patch status of AdminPolicyBasedExternalRoute %s: %w", obj.Name, err)
 	}
-	c.mu.Lock()
-	c.patched[obj.Name] = patched{from: obj, status: status}
-	c.mu.Unlock()
+	c.patched.Record(obj.Name, obj, result)
 	for _, cond := range status.Conditions {
 		klog.V(2).InfoS("Status of policy", "policy", obj.Name, "condition", cond.Type, "status", cond.Status,
 			"reason", cond.Reason, "message", cond.Message)
