@@ -115,7 +115,10 @@ func measure(ctx context.Context, o options) (err error) {
 	if err := b.events(ctx); err != nil {
 		return err
 	}
-	return b.leaderChange(ctx)
+	if err := b.leaderChange(ctx); err != nil {
+		return err
+	}
+	return b.northboundLeaderLost(ctx)
 }
 
 // mark is the state of all counters at a time.

@@ -144,16 +144,18 @@ func (b *bench) podEvents(what, namespace string) []event {
 	}
 }
 
+// measuredService is the name of the Service that events create.
+const measuredService = "measured"
+
 // serviceEvents are events of Services, EgressServices and policies.
 func (b *bench) serviceEvents() []event {
-	const cluster = "measured"
 	services, slices := b.clients.Kube.CoreV1().Services(load.SpareService), b.clients.Kube.DiscoveryV1().EndpointSlices(load.SpareService)
 	deleteService := func(ctx context.Context) error {
-		return errors.Join(services.Delete(ctx, cluster, metav1.DeleteOptions{}), slices.Delete(ctx, cluster, metav1.DeleteOptions{}))
+		return errors.Join(services.Delete(ctx, measuredService, metav1.DeleteOptions{}), slices.Delete(ctx, measuredService, metav1.DeleteOptions{}))
 	}
 	events := []event{
 		{"Service created", func(ctx context.Context) error {
-			return b.clients.MakeService(ctx, load.SpareService, cluster, corev1.ServiceTypeClusterIP, 0, b.agents.PodsOf(load.SpareService))
+			return b.clients.MakeService(ctx, load.SpareService, measuredService, corev1.ServiceTypeClusterIP, 0, b.agents.PodsOf(load.SpareService))
 		}, nil},
 		{"Service deleted", deleteService, nil},
 	}

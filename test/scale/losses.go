@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/test/scale/agents"
 	"github.com/ovnkube/ovnkube/test/scale/load"
@@ -122,4 +124,30 @@ func (b *bench) leaderChange(ctx context.Context) error {
 	}
 	b.say("the next master was elected after %.0f ms", milliseconds(m.at, elected))
 	return b.record("leader change", m, done, nil)
+}
+
+// northboundLeaderLost measures how long a Service that is created when the leading server of a clustered northbound
+// database is killed waits for its rows. It makes the database a clustered one, which no other phase has.
+func (b *bench) northboundLeaderLost(ctx context.Context) error {
+	b.master.Stop()
+	if err := b.plane.ClusterNorthbound(ctx); err != nil {
+		return err
+	}
+	var err error
+	b.master, err = b.plane.StartMaster(load.NodeName(0), 0)
+	if err != nil {
+		return err
+	}
+	start, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	if _, err := b.awaitIdle(start, b.master.Process, b.controllers, time.Now()); err != nil {
+		return err
+	}
+	b.say("the northbound database has three servers")
+	return b.measureEvent(ctx, event{phase: "northbound leader lost", cause: func(ctx context.Context) error {
+		if err := b.plane.KillNorthboundLeader(); err != nil {
+			return err
+		}
+		return b.clients.MakeService(ctx, load.SpareService, measuredService, corev1.ServiceTypeClusterIP, 0, b.agents.PodsOf(load.SpareService))
+	}}, long)
 }

@@ -43,6 +43,7 @@ func TestTiny(t *testing.T) {
 		"endpoint gone", "endpoint added", "EgressIP created", "EgressIP deleted", "pod started", "pod deleted",
 		"pod of an EgressIP started", "pod of an EgressIP deleted", "namespace chosen", "namespace not chosen any more",
 		"node added", "node deleted", "node may hold no addresses", "host of EgressServices lost", "node with egress addresses lost",
+		"northbound leader lost",
 	} {
 		if r := phase(name); r.Transactions == 0 || r.Rows == 0 {
 			t.Errorf("%s: %d transactions, rows after %v ms", name, r.Transactions, r.Rows)

@@ -43,7 +43,7 @@ func (p *Plane) settings() []string {
 	return []string{
 		"--cluster-subnets=" + p.config.PodRange.String() + "/23", "--k8s-service-cidrs=" + p.config.ServiceRange.String(),
 		"--gateway-mode=shared", "--nodeport", "--enable-egress-ip", "--enable-egress-service", "--enable-multi-external-gateway",
-		"--nb-address=unix:" + p.path("nbproxy.sock"), "--sb-address=unix:" + p.path("sb.sock"),
+		"--nb-address=" + p.northbound("nbproxy"), "--sb-address=unix:" + p.path("sb.sock"),
 	}
 }
 

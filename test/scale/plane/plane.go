@@ -39,19 +39,21 @@ type Plane struct {
 	config    Config
 	processes []*Process
 	databases []*Process // those of OVN, in the order in which they were started
-	audit     *auditLog
+	// members are the running servers of the northbound database, if it is clustered, by name.
+	members map[string]*Process
+	audit   *auditLog
 }
 
 // Start runs everything except masters.
 func Start(ctx context.Context, config Config) (*Plane, error) {
-	p := &Plane{config: config}
+	p := &Plane{config: config, Proxy: proxy.New()}
 	p.audit = &auditLog{path: p.path("audit.log")}
 	err := p.startKubernetes(ctx)
 	if err == nil {
 		err = p.startDatabases(ctx)
 	}
 	if err == nil {
-		p.Proxy, err = proxy.Listen(p.path("nbproxy.sock"), p.path("nb.sock"))
+		err = p.Proxy.Listen(p.path("nbproxy.sock"), p.path("nb.sock"))
 	}
 	if err != nil {
 		p.Close()
@@ -62,9 +64,7 @@ func Start(ctx context.Context, config Config) (*Plane, error) {
 
 // Close stops everything.
 func (p *Plane) Close() {
-	if p.Proxy != nil {
-		p.Proxy.Close()
-	}
+	p.Proxy.Close()
 	for _, process := range slices.Backward(p.processes) {
 		process.Kill()
 	}
@@ -103,12 +103,10 @@ func (p *Plane) startDatabases(ctx context.Context) error {
 			return err
 		}
 	}
-	northd, err := p.start("ovn-northd", "ovn-northd", "-vconsole:warn", "-vsyslog:off", "-vfile:off", "--unixctl="+p.path("northd.ctl"),
-		"--ovnnb-db=unix:"+p.path("nb.sock"), "--ovnsb-db=unix:"+p.path("sb.sock"))
+	northd, err := p.startNorthd("unix:" + p.path("nb.sock"))
 	if err != nil {
 		return err
 	}
-	p.databases = append(p.databases, northd)
 	// northd creates the first row of each database.
 	for _, database := range []string{Northbound, Southbound} {
 		if err := northd.ready(ctx, func() error { return p.hasGlobal(ctx, database) }); err != nil {
@@ -116,6 +114,16 @@ func (p *Plane) startDatabases(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// startNorthd runs ovn-northd with the given addresses of the northbound database.
+func (p *Plane) startNorthd(northbound string) (*Process, error) {
+	northd, err := p.start("ovn-northd", "ovn-northd", "-vconsole:warn", "-vsyslog:off", "-vfile:off", "--unixctl="+p.path("northd.ctl"),
+		"--ovnnb-db="+northbound, "--ovnsb-db=unix:"+p.path("sb.sock"))
+	if err == nil {
+		p.databases = append(p.databases, northd)
+	}
+	return northd, err
 }
 
 func (p *Plane) hasGlobal(ctx context.Context, database string) error {
@@ -137,13 +145,27 @@ func (p *Plane) startDatabase(ctx context.Context, name, schema string) (*Proces
 	for _, f := range []string{file, socket} {
 		_ = os.Remove(f)
 	}
-	create, err := start(p.config.Dir, "ovsdb-tool", "ovsdb-tool", "create", file, "/usr/share/ovn/ovn-"+schema+".ovsschema")
-	if err != nil {
+	if err := p.tool("create", file, "/usr/share/ovn/ovn-"+schema+".ovsschema"); err != nil {
 		return nil, err
 	}
-	if <-create.done; !create.cmd.ProcessState.Success() {
-		return nil, create.Failed()
+	return p.serve(ctx, name)
+}
+
+// tool runs ovsdb-tool.
+func (p *Plane) tool(args ...string) error {
+	tool, err := start(p.config.Dir, "ovsdb-tool", "ovsdb-tool", args...)
+	if err != nil {
+		return err
 	}
+	if <-tool.done; !tool.cmd.ProcessState.Success() {
+		return tool.Failed()
+	}
+	return nil
+}
+
+// serve runs a server of the database in a file.
+func (p *Plane) serve(ctx context.Context, name string) (*Process, error) {
+	file, socket := p.path(name+".db"), p.path(name+".sock")
 	server, err := p.start("ovsdb-"+name, "ovsdb-server", "--no-chdir", "-vconsole:warn", "-vsyslog:off", "-vfile:off",
 		"--unixctl="+p.path(name+".ctl"), "--remote=punix:"+socket, file)
 	if err != nil {

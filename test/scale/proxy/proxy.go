@@ -14,14 +14,12 @@ import (
 	"time"
 )
 
-// Proxy is a listener that connects each client to the server.
+// Proxy connects each client to the server whose socket stands for the one that the client has dialed.
 type Proxy struct {
-	listener net.Listener
-	target   string
-
 	sent, received atomic.Int64 // bytes
 
 	mu           sync.Mutex
+	listeners    []net.Listener
 	conns        map[net.Conn]bool
 	transactions []Transaction
 }
@@ -56,26 +54,34 @@ func (t Transaction) Changes(without ...string) (n int) {
 	return n
 }
 
-// Listen listens on a unix socket and forwards connections to the server's.
-func Listen(socket, target string) (*Proxy, error) {
+// New returns a proxy that does not listen yet.
+func New() *Proxy { return &Proxy{conns: map[net.Conn]bool{}} }
+
+// Listen listens on a unix socket, besides those of earlier calls, and forwards connections to the server's.
+func (p *Proxy) Listen(socket, target string) error {
 	l, err := net.Listen("unix", socket)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	p := &Proxy{listener: l, target: target, conns: map[net.Conn]bool{}}
-	go p.accept()
-	return p, nil
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.listeners = append(p.listeners, l)
+	go p.accept(l, target)
+	return nil
 }
 
 // Close ends all connections.
 func (p *Proxy) Close() error {
-	err := p.listener.Close()
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	var errs []error
+	for _, l := range p.listeners {
+		errs = append(errs, l.Close())
+	}
 	for c := range p.conns {
 		c.Close()
 	}
-	return err
+	return errors.Join(errs...)
 }
 
 // Bytes returns the numbers of bytes that clients have sent and received.
@@ -95,13 +101,13 @@ func (p *Proxy) Since(n int) []Transaction {
 	return p.transactions[n:len(p.transactions):len(p.transactions)]
 }
 
-func (p *Proxy) accept() {
+func (p *Proxy) accept(l net.Listener, target string) {
 	for {
-		client, err := p.listener.Accept()
+		client, err := l.Accept()
 		if err != nil {
 			return
 		}
-		server, err := net.Dial("unix", p.target)
+		server, err := net.Dial("unix", target)
 		if err != nil {
 			client.Close()
 			continue

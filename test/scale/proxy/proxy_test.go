@@ -16,8 +16,8 @@ const northbound = "OVN_Northbound"
 func TestCounts(t *testing.T) {
 	server := ovsdbtest.StartNB(t)
 	socket := filepath.Join(t.TempDir(), "proxy")
-	p, err := Listen(socket, strings.TrimPrefix(server.Socket(), "unix:"))
-	if err != nil {
+	p := New()
+	if err := p.Listen(socket, strings.TrimPrefix(server.Socket(), "unix:")); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { p.Close() })
