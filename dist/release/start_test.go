@@ -259,3 +259,39 @@ func TestSchema(t *testing.T) {
 		})
 	}
 }
+
+// TestCreationInterrupted: a node that loses power while it creates a database, or soon after, must not be left with a file
+// that no server can read.
+func TestCreationInterrupted(t *testing.T) {
+	for daemon, file := range map[string]string{"nb": "/var/lib/ovn/ovnnb_db.db", "ovsdb": "/etc/openvswitch/conf.db"} {
+		for name, before := range map[string]string{
+			"nothing was written": `: >"$1"`,
+			"it ends while it writes": `cat >/run/fake/ovsdb-tool <<'EOF'
+#!/bin/sh
+[ "$1" = create ] || exec /usr/bin/ovsdb-tool "$@"
+printf 'OVSDB JSON 14759 ' >"$2"
+kill -9 $PPID
+EOF
+chmod +x /run/fake/ovsdb-tool
+"$2" "$3" && exit 1
+rm /run/fake/ovsdb-tool`,
+		} {
+			t.Run(daemon+" "+name, func(t *testing.T) {
+				h := newHost(t)
+				script, err := filepath.Abs("../images/start")
+				if err != nil {
+					t.Fatal(err)
+				}
+				if out, err := h.run("sh", "-c", before, "sh", file, script, daemon); err != nil {
+					t.Fatal(err, out)
+				}
+				_, output := h.start(nil, daemon)
+				socket := map[string]string{"nb": "unix:/run/ovn/ovnnb_db.sock", "ovsdb": "unix:/run/openvswitch/db.sock"}[daemon]
+				h.becomes("the database serves", output, "ovsdb-client", "--timeout=5", "list-dbs", socket)
+				if out, err := h.run("find", filepath.Dir(file), "-name", "*.new*"); err != nil || out != "" {
+					t.Errorf("what is left: %v, %s", err, out)
+				}
+			})
+		}
+	}
+}
