@@ -93,8 +93,13 @@ func (m Member) missed(ctx context.Context, absent *int, why error) error {
 // unreadable file is kept next to it.
 func (m Member) rejoin(ctx context.Context) error {
 	db := m.Database
-	if file, err := kindOf(ctx, db.File); err != nil || file != clustered {
+	switch file, err := db.kind(ctx); {
+	case err != nil:
 		return err
+	case file == absent: // which cluster it belonged to is known to Prepare only
+		return fmt.Errorf("%s is empty or absent: the member joins its cluster again when its pod is deleted", db.File)
+	case file != clustered:
+		return nil
 	}
 	unlock, err := db.lock()
 	if errors.Is(err, errInUse) {

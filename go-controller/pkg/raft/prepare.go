@@ -54,7 +54,7 @@ func (m Member) Check() error {
 type kind int
 
 const (
-	absent kind = iota
+	absent kind = iota // or empty
 	standalone
 	clustered
 )
@@ -128,7 +128,7 @@ func (m Member) Prepare(ctx context.Context) error {
 
 func (m Member) next(ctx context.Context, recorded string) (action, error) {
 	db := m.Database
-	file, err := kindOf(ctx, db.File)
+	file, err := db.kind(ctx)
 	if err != nil {
 		return nothing, err
 	}
@@ -163,7 +163,9 @@ func (m Member) do(ctx context.Context, todo action, recorded string) (later boo
 	case create:
 		klog.InfoS("Creating the cluster", "database", db.Name, "address", local)
 		content := db.SchemaFile
-		if _, err := os.Stat(db.File); err == nil {
+		if hasContent, err := db.hasContent(); err != nil {
+			return false, err
+		} else if hasContent {
 			content = db.File
 		}
 		return false, db.replace(ctx, []string{"create-cluster"}, content, local)
@@ -195,11 +197,36 @@ func (db Database) replace(ctx context.Context, command []string, args ...string
 	if _, err := tool(ctx, append(append(command, made), args...)...); err != nil {
 		return err
 	}
-	before := db.File + ".standalone"
-	if err := os.Link(db.File, before); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("keep the database before: %w", err)
+	if err := flush(made); err != nil {
+		return err
+	}
+	if hasContent, err := db.hasContent(); err != nil {
+		return err
+	} else if hasContent {
+		if err := os.Link(db.File, db.File+".standalone"); err != nil && !errors.Is(err, fs.ErrExist) {
+			return fmt.Errorf("keep the database before: %w", err)
+		}
 	}
 	return os.Rename(made, db.File)
+}
+
+// flush writes a file to the disk: ovsdb-tool does not do that with all files that it makes.
+func flush(file string) error {
+	f, err := os.OpenFile(file, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// hasContent reports whether the database file has any content. A loss of power can leave an empty file of one that was not
+// written to the disk yet, which is as good as none.
+func (db Database) hasContent() (bool, error) {
+	info, err := os.Stat(db.File)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil && info.Size() > 0, err
 }
 
 // errInUse means that another server uses the file.
@@ -224,13 +251,12 @@ func (db Database) lock() (unlock func(), err error) {
 	return func() { _ = f.Close() }, nil
 }
 
-func kindOf(ctx context.Context, file string) (kind, error) {
-	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
-		return absent, nil
-	} else if err != nil {
+// kind returns the kind of the database file.
+func (db Database) kind(ctx context.Context) (kind, error) {
+	if hasContent, err := db.hasContent(); err != nil || !hasContent {
 		return absent, err
 	}
-	switch _, err := tool(ctx, "db-is-clustered", file); {
+	switch _, err := tool(ctx, "db-is-clustered", db.File); {
 	case err == nil:
 		return clustered, nil
 	case status(err) == 2: // it is not clustered

@@ -351,6 +351,32 @@ func TestPrepareAgain(t *testing.T) {
 	c.count(1, 2)
 }
 
+// TestEmptyFile: a loss of power leaves an empty file of one that was not written to the disk yet. It has nothing that could
+// be lost: the first member creates the cluster, and others join it.
+func TestEmptyFile(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	for i := range 2 {
+		if err := os.WriteFile(c.database(i).File, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c.prepare(i)
+		c.serve(i)
+		if _, err := os.Stat(c.database(i).File + ".standalone"); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("member %d keeps a file without content: %v", i, err)
+		}
+	}
+	c.count(1, 2)
+	c.kill(1)
+	if err := os.WriteFile(c.database(1).File, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	absent := absentChecks
+	if err := c.member(1).once(t.Context(), &absent); err == nil || !strings.Contains(err.Error(), "joins its cluster again when its pod is deleted") {
+		t.Errorf("while its server cannot start: %v", err)
+	}
+}
+
 // TestWaitsForTheFirst: a member waits, and ends when told to.
 func TestWaitsForTheFirst(t *testing.T) {
 	t.Parallel()
