@@ -296,6 +296,8 @@ type serviceAddr struct {
 	outside bool
 	// proxied: load balancers do not forward the traffic for it unchanged.
 	proxied bool
+	// nodePort: it is a node's, which serves node ports.
+	nodePort bool
 }
 
 // serviceAddrs returns the addresses of a Service.

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/reserved"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/service"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
@@ -34,12 +35,12 @@ func (v *view) inside(to netip.AddrPort) bool {
 	at, ok := v.serviceAt(to)
 	switch {
 	case ok && at.outside && to.Port() == 0:
-		v.note = fmt.Sprintf("%s is %s of Service %s: at the ports of that pods reach its endpoints; the answer is about other ports", to.Addr(), at.what, at.key)
+		v.note = fmt.Sprintf("%s is %s of Service %s: at the ports of that pods reach its endpoints; the answer is about other ports", to.Addr(), at.what, at.Key)
 		return false
 	case ok:
 		ways, why = v.viaService(at, to.Addr())
 		if _, outside := ways[wayOutside]; outside {
-			v.note = fmt.Sprintf("%s is %s of Service %s, which has endpoints outside the cluster: the answer is about these", to.Addr(), at.what, at.key)
+			v.note = fmt.Sprintf("%s is %s of Service %s, which has endpoints outside the cluster: the answer is about these", to.Addr(), at.what, at.Key)
 			return false
 		}
 	default:
@@ -138,18 +139,16 @@ func (v *view) onOwnNode(to netip.Addr, owners []reserved.Owner) bool {
 // viaService returns how the pod reaches the endpoints of a Service, with the addresses that they see.
 func (v *view) viaService(at served, to netip.Addr) (map[way]netip.Addr, string) {
 	ways := map[way]netip.Addr{}
-	for a := range v.c.index.listed[at.key] {
-		if a.Is4() == to.Is4() {
-			by, source, _ := v.wayTo(a)
-			ways[by] = source
-		}
+	for _, e := range v.endpoints(at) {
+		by, source, _ := v.wayTo(e.To.Addr())
+		ways[by] = source
 	}
 	has := func(w way) bool { _, ok := ways[w]; return ok }
-	why := fmt.Sprintf("%s is %s of Service %s", to, at.what, at.key)
+	why := fmt.Sprintf("%s is %s of Service %s", to, at.what, at.Key)
 	switch direct := has(wayDirect) || has(wayOwnHost); {
 	case len(ways) == 0:
 		ways[wayNowhere] = netip.Addr{}
-		return ways, why + ", which has no endpoints"
+		return ways, why + at.without()
 	case direct && has(wayNode):
 		why += ": its pods, and the pod's own node, see the pod's address, and other hosts that of the pod's own node"
 	case has(wayNode):
@@ -164,39 +163,124 @@ func (v *view) viaService(at served, to netip.Addr) (map[way]netip.Addr, string)
 
 // served is an address at which OVN serves a Service.
 type served struct {
-	key string // "namespace/name"
+	service.Service
 	serviceAddr
+	// ports are the ports that the destination may be.
+	ports []service.Port
+}
+
+// local reports whether only endpoints on the client's node serve at the address.
+func (s served) local() bool { return s.InternalLocal && !s.outside && !s.nodePort }
+
+// without says that no endpoint serves.
+func (s served) without() string {
+	if s.local() {
+		return ", which has no endpoints that serve on the pod's own node, and internalTrafficPolicy is Local"
+	}
+	return ", which has no endpoints that serve"
+}
+
+// endpoints returns the endpoints that serve the pod's family at an address of a Service.
+func (v *view) endpoints(at served) []service.Endpoint {
+	var all []service.Endpoint
+	for _, p := range at.ports {
+		if at.local() {
+			all = append(all, p.Local(v.fam, v.node.Name)...)
+		} else {
+			all = append(all, p.Endpoints(v.fam)...)
+		}
+	}
+	return all
 }
 
 // serviceAt returns the Service that OVN serves at an address and port, port 0 for any. If there are several,
-// which is a misconfiguration, it returns the first by name.
+// it returns the first by name.
 func (v *view) serviceAt(to netip.AddrPort) (served, bool) {
 	var all []served
-	node := v.node.Gateway.NodePort && to.Addr() == v.nodeAddr()
 	for _, svc := range v.c.snap.Services {
-		key := svc.Namespace + "/" + svc.Name
-		port := func(of func(corev1.ServicePort) int32) bool {
-			return slices.ContainsFunc(svc.Spec.Ports, func(p corev1.ServicePort) bool { return of(p) == int32(to.Port()) })
-		}
-		if node && to.Port() != 0 && port(func(p corev1.ServicePort) int32 { return p.NodePort }) {
-			all = append(all, served{key, serviceAddr{text: to.Addr().String(), what: "an address of the pod's own node, at a node port"}})
-		}
-		if to.Port() != 0 && !port(func(p corev1.ServicePort) int32 { return p.Port }) {
-			continue
-		}
-		for _, a := range serviceAddrs(svc) {
-			if is(a.text, to.Addr()) && !a.proxied && (!a.outside || v.c.free(to.Addr())) {
-				all = append(all, served{key, a})
-			}
-		}
+		all = append(all, v.servedAt(svc, to)...)
 	}
 	if len(all) == 0 {
 		return served{}, false
 	}
-	return slices.MinFunc(all, func(a, b served) int { return strings.Compare(a.key, b.key) }), true
+	return slices.MinFunc(all, func(a, b served) int { return strings.Compare(a.Key, b.Key) }), true
 }
 
-// free reports whether an address belongs to nothing but Services: others are not served.
-func (c *Cluster) free(a netip.Addr) bool {
-	return c.addresses.Ranges.Refuse(a) == (reserved.Refusal{}) && len(c.addresses.Owners(a)) == 0
+// servedAt returns what OVN serves of a Service at an address and port, as its planner decides.
+func (v *view) servedAt(svc *corev1.Service, to netip.AddrPort) []served {
+	asked := slices.DeleteFunc(serviceAddrs(svc), func(a serviceAddr) bool { return a.proxied || !is(a.text, to.Addr()) })
+	if v.node.Gateway.NodePort && to.Port() != 0 && to.Addr() == v.nodeAddr() {
+		asked = append(asked, serviceAddr{text: to.Addr().String(), what: "an address of the pod's own node, at a node port", nodePort: true})
+	}
+	if len(asked) == 0 {
+		return nil
+	}
+	s, ok := v.c.decodeService(svc)
+	if !ok {
+		return nil
+	}
+	var all []served
+	for _, a := range asked {
+		at := served{Service: s, serviceAddr: a}
+		for _, p := range s.Ports {
+			if at.has(p, to) {
+				at.ports = append(at.ports, p)
+			}
+		}
+		if len(at.ports) > 0 {
+			all = append(all, at)
+		}
+	}
+	return all
+}
+
+// has reports whether a port of the Service is served at a destination, port 0 for any.
+func (s served) has(p service.Port, to netip.AddrPort) bool {
+	switch {
+	case s.nodePort:
+		return p.NodePort == to.Port()
+	case to.Port() != 0 && p.Port != to.Port():
+		return false
+	case s.outside:
+		return !slices.Contains(p.Refused, to.Addr()) &&
+			slices.ContainsFunc(s.External, func(e service.External) bool { return e.Addr == to.Addr() })
+	}
+	return slices.Contains(s.ClusterIPs, to.Addr())
+}
+
+// decodeService decodes a Service as master and nodes do; ok is false if OVN does not serve it.
+func (c *Cluster) decodeService(svc *corev1.Service) (s service.Service, ok bool) {
+	set := c.snap.Settings
+	return service.Decode(service.Snapshot{Service: svc, Slices: c.index.slices[svc.Namespace+"/"+svc.Name], Others: others{c}},
+		service.Config{Cluster: set.Pods, Services: set.Services, Join: set.Join, Masquerade: set.Masquerade, HostPorts: service.DefaultHostPorts})
+}
+
+// others provides what belongs to other objects than a Service, from the snapshot.
+type others struct{ c *Cluster }
+
+// Owners returns the owners of an address that are not Services.
+func (o others) Owners(a netip.Addr) []reserved.Owner { return o.c.addresses.Owners(a) }
+
+// ClusterAddr returns the Service whose cluster address it is.
+func (o others) ClusterAddr(a netip.Addr) string {
+	for _, svc := range o.with(service.ClusterAddrClaim(a)) {
+		return svc.Namespace + "/" + svc.Name
+	}
+	return ""
+}
+
+// At returns the Services that request a port of an external address.
+func (o others) At(to netip.AddrPort, protocol string) []*corev1.Service {
+	return o.with(service.AtClaim(to, protocol))
+}
+
+// OnPort returns the Services that have a node port or health port.
+func (o others) OnPort(protocol string, port uint16) []*corev1.Service {
+	return o.with(service.PortClaim(protocol, port))
+}
+
+func (o others) with(claim string) []*corev1.Service {
+	return slices.DeleteFunc(slices.Clone(o.c.snap.Services), func(svc *corev1.Service) bool {
+		return !slices.Contains(service.Claims(svc), claim)
+	})
 }

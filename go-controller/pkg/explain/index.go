@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
@@ -15,7 +16,8 @@ import (
 type index struct {
 	// services are by "namespace/name".
 	services map[string]*corev1.Service
-	// listed are the addresses in the EndpointSlices of each Service.
+	// slices are the EndpointSlices of each Service, listed the addresses in them.
+	slices map[string][]*discoveryv1.EndpointSlice
 	listed map[string]map[netip.Addr]bool
 	// egressServices are the EgressServices that have or list an address, sorted.
 	egressServices map[netip.Addr][]string
@@ -29,7 +31,8 @@ type index struct {
 
 func (c *Cluster) newIndex() index {
 	x := index{
-		services: map[string]*corev1.Service{}, listed: map[string]map[netip.Addr]bool{}, egressServices: map[netip.Addr][]string{},
+		services: map[string]*corev1.Service{}, slices: map[string][]*discoveryv1.EndpointSlice{},
+		listed: map[string]map[netip.Addr]bool{}, egressServices: map[netip.Addr][]string{},
 		held: map[string][]held{}, hosted: map[string][]string{}, management: map[string]string{},
 	}
 	for _, svc := range c.snap.Services {
@@ -37,6 +40,7 @@ func (c *Cluster) newIndex() index {
 	}
 	for _, sl := range c.snap.EndpointSlices {
 		key := kube.SliceService(sl)
+		x.slices[key] = append(x.slices[key], sl)
 		if x.listed[key] == nil {
 			x.listed[key] = map[netip.Addr]bool{}
 		}

@@ -125,8 +125,33 @@ func outsideService(key, clusterIP string, endpoints ...string) func(*Snapshot) 
 		s.Services = append(s.Services, svc)
 		s.EndpointSlices = append(s.EndpointSlices, &discoveryv1.EndpointSlice{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: name}},
+			Ports:      []discoveryv1.EndpointPort{{Port: new(int32(443))}},
 			Endpoints:  []discoveryv1.Endpoint{{Addresses: endpoints}}})
 	}
+}
+
+// endpoints changes all endpoints of Services.
+func endpoints(change func(*discoveryv1.Endpoint)) func(*Snapshot) {
+	return func(s *Snapshot) {
+		for _, sl := range s.EndpointSlices {
+			for i := range sl.Endpoints {
+				change(&sl.Endpoints[i])
+			}
+		}
+	}
+}
+
+func unready(e *discoveryv1.Endpoint) { e.Conditions.Ready = new(false) }
+
+func ending(e *discoveryv1.Endpoint) {
+	e.Conditions = discoveryv1.EndpointConditions{Ready: new(false), Serving: new(true), Terminating: new(true)}
+}
+
+// internalLocal restricts the first EgressService's Service to endpoints on the client's node, and says on which node
+// the endpoints are.
+func internalLocal(s *Snapshot) {
+	s.Services[0].Spec.InternalTrafficPolicy = new(corev1.ServiceInternalTrafficPolicyLocal)
+	endpoints(func(e *discoveryv1.Endpoint) { e.NodeName = new("ovn-worker") })(s)
 }
 
 // shared sets the nodes to shared gateway mode.
@@ -300,6 +325,28 @@ func TestPod(t *testing.T) {
 			want: "IPv4 EgressIP by EgressIP/prod 172.18.0.33@ovn-worker2"},
 		{name: "to a Service whose endpoints are outside", to: "10.96.0.8:443", world: []change{egressIP("prod", "prod", "172.18.0.33"), outsideService("prod/db", "10.96.0.8", "192.0.2.9"), inForce},
 			want: "IPv4 EgressIP by EgressIP/prod 172.18.0.33@ovn-worker2"},
+		{name: "to a Service whose endpoints are not ready", to: "10.96.0.7:8080", world: []change{egressService("shop/checkout", "5.5.5.5"), loadBalanced, endpoints(unready), inForce}, want: "IPv4 NotEgress"},
+		{name: "to a Service whose endpoints end, but still serve", to: "10.96.0.7:8080", world: []change{egressService("shop/checkout", "5.5.5.5"), loadBalanced, endpoints(ending), inForce},
+			want: "IPv4 NotEgress 10.244.1.3@ovn-worker"},
+		{name: "to a Service whose endpoints outside are not ready", to: "10.96.0.8:443", world: []change{egressIP("prod", "prod", "172.18.0.33"),
+			outsideService("prod/db", "10.96.0.8", "192.0.2.9"), endpoints(unready), inForce}, want: "IPv4 NotEgress"},
+		{name: "to a port of a Service that no slice has", to: "10.96.0.7:8080", world: []change{egressService("shop/checkout", "5.5.5.5"), loadBalanced,
+			func(s *Snapshot) { s.Services[0].Spec.Ports[0].Name = "web" }, inForce}, want: "IPv4 NotEgress"},
+		{name: "to a Service with internalTrafficPolicy Local, with an endpoint on the node", to: "10.96.0.7:8080", world: []change{egressService("shop/checkout", "5.5.5.5"), loadBalanced, internalLocal, inForce},
+			want: "IPv4 NotEgress 10.244.1.3@ovn-worker"},
+		{name: "to a Service with internalTrafficPolicy Local, without an endpoint on the node", to: "10.96.0.7:8080", world: []change{egressService("shop/checkout", "5.5.5.5"), loadBalanced, internalLocal,
+			endpoints(func(e *discoveryv1.Endpoint) { e.NodeName = new("ovn-worker2") }), inForce}, want: "IPv4 NotEgress"},
+		{name: "to an external address of a Service with internalTrafficPolicy Local", to: "5.5.5.5:8080", world: []change{egressService("shop/checkout", "5.5.5.5"), loadBalanced, internalLocal,
+			endpoints(func(e *discoveryv1.Endpoint) { e.NodeName = new("ovn-worker2") }), inForce}, want: "IPv4 NotEgress 10.244.1.3@ovn-worker"},
+		{name: "to a Service of another proxy", to: "10.96.0.7:8080", world: []change{egressService("shop/checkout", "5.5.5.5"), loadBalanced, func(s *Snapshot) {
+			s.Services[0].Labels = map[string]string{"service.kubernetes.io/service-proxy-name": "other"}
+		}, inForce}, want: "IPv4 NotEgress"},
+		{name: "to a node that is a load balancer", to: "172.18.0.4:8080", world: []change{egressService("shop/checkout", "172.18.0.4"), loadBalanced, inForce}, want: "IPv4 NotEgress 10.244.1.3@ovn-worker"},
+		{name: "to a node that is a load balancer, at a port of its own", to: "172.18.0.4:22", world: []change{egressService("shop/checkout", "172.18.0.4"), loadBalanced,
+			func(s *Snapshot) { s.Services[0].Spec.Ports[0].Port = 22 }, inForce}, want: "IPv4 NotEgress 172.18.0.3@ovn-worker"},
+		{name: "to an external IP that an older Service has", to: "5.5.5.5:8080", world: []change{egressService("shop/checkout", "5.5.5.5"), loadBalanced, outsideService("abc/younger", "10.96.0.9", "192.0.2.9"), func(s *Snapshot) {
+			s.Services[1].CreationTimestamp, s.Services[1].Spec.ExternalIPs, s.Services[1].Spec.Ports[0].Port = ago(time.Minute), []string{"5.5.5.5"}, 8080
+		}, inForce}, want: "IPv4 NotEgress 10.244.1.3@ovn-worker"},
 		{name: "to a Service without endpoints", to: "10.96.0.8:443", world: []change{egressIP("prod", "prod", "172.18.0.33"), outsideService("prod/db", "10.96.0.8"), inForce}, want: "IPv4 NotEgress"},
 		{name: "an annotation that names no usable gateway", to: "192.0.2.1", world: []change{func(s *Snapshot) {
 			s.Namespaces[0].Annotations = map[string]string{kube.AnnotationRoutingExternalGWs: "172.18.0.51,10.244.0.9,nothing"}

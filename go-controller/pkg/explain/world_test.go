@@ -122,7 +122,7 @@ func egressService(key string, ingress ...string) func(*Snapshot) {
 		s.EgressServices = append(s.EgressServices, &servicev1.EgressService{ObjectMeta: meta})
 		for i, family := range []string{"v4", "v6"} {
 			slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name + family,
-				Labels: map[string]string{discoveryv1.LabelServiceName: name}}}
+				Labels: map[string]string{discoveryv1.LabelServiceName: name}}, Ports: []discoveryv1.EndpointPort{{Port: new(int32(8080))}}}
 			for _, p := range s.Pods {
 				if p.Namespace == namespace && p.Labels["app"] == "cart" && len(p.Status.PodIPs) > i {
 					slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{p.Status.PodIPs[i].IP}})
