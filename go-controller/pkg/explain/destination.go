@@ -161,6 +161,34 @@ func (v *view) viaService(at served, to netip.Addr) (map[way]netip.Addr, string)
 	return ways, why
 }
 
+// fromHost sets the outcome for a pod on the host's network. Its node reaches pods through its management port, and
+// Services as well, unless their endpoints are hosts.
+func (v *view) fromHost(to netip.AddrPort) {
+	f := v.out
+	f.Outcome, f.Why = OutcomeNode, "the pod is on the host's network: it sends as its node does, and no egress feature is about it"
+	at, ok := v.serviceAt(to)
+	reached, hosts := v.endpoints(at), false
+	for _, e := range reached {
+		hosts = hosts || !e.Pod
+	}
+	switch s := v.c.snap.Settings; {
+	case ok && at.outside && to.Port() == 0, hosts: // other ports, or the kernel sends it to the hosts
+		v.fromNode()
+	case ok && len(reached) == 0:
+		f.Outcome, f.Why = OutcomeInside, fmt.Sprintf("%s is %s of Service %s%s", to.Addr(), at.what, at.Key, at.without())
+	case ok, within(s.Pods, to.Addr()):
+		f.Outcome, f.Why = OutcomeInside, "the pod is on the host's network: its node reaches pods through its management port, with the address of that"
+		if a, ok := topology.AddrOf(v.fam, v.node.ManagementAddrs()); ok {
+			f.Sources = []Source{{Address: a.String(), Node: v.node.Name}}
+		}
+	case within(s.Services, to.Addr()):
+		v.unserved(to)
+		v.noService()
+	default:
+		v.fromNode()
+	}
+}
+
 // served is an address at which OVN serves a Service.
 type served struct {
 	service.Service

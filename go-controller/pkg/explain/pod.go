@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
@@ -107,16 +106,15 @@ func (c *Cluster) assumed(p Pod) []string {
 func (v *view) explain(to netip.AddrPort) {
 	f := v.out
 	switch p := v.pod; {
-	case p.Spec.HostNetwork:
-		f.Outcome, f.Why = OutcomeNode, "the pod is on the host's network: it sends as its node does, and no egress feature is about it"
-		v.fromNode()
-		return
 	case p.Spec.NodeName == "":
 		f.Outcome, f.Why = OutcomeNone, "the pod has no node yet"
 		v.problem("Pod/"+v.key, ReasonNoAddress, f.Why)
 		return
-	case !kube.NeedsNetwork(p):
+	case ended(p):
 		f.Outcome, f.Why = OutcomeNone, "the pod has ended"
+		return
+	case p.Spec.HostNetwork:
+		v.fromHost(to)
 		return
 	case !v.addr.IsValid():
 		f.Outcome, f.Why = OutcomeNone, "the pod has no "+v.fam.String()+" address"
@@ -161,6 +159,11 @@ func (v *view) explain(to netip.AddrPort) {
 		v.fromNode()
 	}
 	v.noService()
+}
+
+// ended reports whether a pod has ended: none of its containers runs any more.
+func ended(p *corev1.Pod) bool {
+	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }
 
 // bypassesServiceTable reports whether an EgressIP routes the pod past the routing table that an

@@ -141,6 +141,8 @@ func endpoints(change func(*discoveryv1.Endpoint)) func(*Snapshot) {
 	}
 }
 
+func onHost(p *corev1.Pod) { p.Spec.HostNetwork = true }
+
 func unready(e *discoveryv1.Endpoint) { e.Conditions.Ready = new(false) }
 
 func ending(e *discoveryv1.Endpoint) {
@@ -363,6 +365,19 @@ func TestPod(t *testing.T) {
 			want: "IPv4 Unknown by EgressService/shop/checkout", problems: "Programmed"},
 		{name: "on the host's network", world: []change{egressIP("prod", "prod", "172.18.0.33"), inForce, podOf(func(p *corev1.Pod) { p.Spec.HostNetwork = true })},
 			want: web4 + "; " + web6},
+		{name: "on the host's network, and ended", world: []change{podOf(onHost), podOf(func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })}, want: "IPv4 NoNetwork; IPv6 NoNetwork"},
+		{name: "on the host's network, without a node", to: "192.0.2.1", world: []change{podOf(onHost), podOf(func(p *corev1.Pod) { p.Spec.NodeName = "" })}, want: "IPv4 NoNetwork", problems: "NoAddress"},
+		{name: "on the host's network, to another node", to: "172.19.0.4", world: []change{podOf(onHost)}, want: "IPv4 NodeAddress 172.19.0.3@ovn-worker"},
+		{name: "on the host's network, to a pod", to: "10.244.2.7", world: []change{podOf(onHost)}, want: "IPv4 NotEgress 10.244.1.2@ovn-worker"},
+		{name: "on the host's network, to a Service with pods", to: "10.96.0.7:8080", world: []change{egressService("shop/checkout", "5.5.5.5"), loadBalanced, podOf(onHost), inForce},
+			want: "IPv4 NotEgress 10.244.1.2@ovn-worker"},
+		{name: "on the host's network, to a load balancer's address", to: "5.5.5.5:8080", world: []change{egressService("shop/checkout", "5.5.5.5"), loadBalanced, podOf(onHost), inForce},
+			want: "IPv4 NotEgress 10.244.1.2@ovn-worker"},
+		{name: "on the host's network, to a Service whose endpoints are not ready", to: "10.96.0.7:8080", world: []change{egressService("shop/checkout", "5.5.5.5"), loadBalanced, endpoints(unready), podOf(onHost), inForce},
+			want: "IPv4 NotEgress"},
+		{name: "on the host's network, to a Service whose endpoints are hosts", to: "10.96.0.1:443", world: []change{outsideService("default/kubernetes", "10.96.0.1", "172.18.0.2"), podOf(onHost), inForce},
+			want: "IPv4 NodeAddress 172.18.0.3@ovn-worker"},
+		{name: "on the host's network, to an address of no Service", to: "10.96.0.9", world: []change{podOf(onHost)}, want: "IPv4 NotEgress"},
 		{name: "without an address", to: "192.0.2.1", world: []change{podOf(func(p *corev1.Pod) { p.Status.PodIPs, p.Status.PodIP = nil, "" })},
 			want: "IPv4 NoNetwork", problems: "NoAddress"},
 		{name: "without a node", to: "192.0.2.1", world: []change{podOf(func(p *corev1.Pod) { p.Spec.NodeName = "" })}, want: "IPv4 NoNetwork", problems: "NoAddress"},

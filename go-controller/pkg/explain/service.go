@@ -203,9 +203,8 @@ func (c *Cluster) podsBehind(key string, svc *corev1.Service, none string) []Sel
 	}
 	var pods []SelectedPod
 	for _, p := range c.snap.Pods {
-		ended := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 		is := selector.Matches(labels.Set(p.Labels)) || slices.ContainsFunc(podAddrs(p), func(a netip.Addr) bool { return listed[a] })
-		if p.Namespace != namespace || ended || !is {
+		if p.Namespace != namespace || ended(p) || !is {
 			continue
 		}
 		out := c.selectedPod("EgressService/"+key, kube.PodKey(p))

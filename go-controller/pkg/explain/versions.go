@@ -7,8 +7,6 @@ import (
 	"maps"
 	"slices"
 	"text/tabwriter"
-
-	corev1 "k8s.io/api/core/v1"
 )
 
 // Version is an image that containers in ovnkube's namespace run.
@@ -28,7 +26,7 @@ type Version struct {
 func (c *Cluster) versions() []Version {
 	counts := map[Version]int{}
 	for _, p := range c.snap.Pods {
-		if c.snap.System == "" || p.Namespace != c.snap.System || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+		if c.snap.System == "" || p.Namespace != c.snap.System || ended(p) {
 			continue
 		}
 		for _, has := range p.Spec.Containers {
