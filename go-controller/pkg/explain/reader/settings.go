@@ -24,7 +24,11 @@ func FromConfigMap(ctx context.Context, c kubernetes.Interface, namespace string
 	case err != nil:
 		return otherwise, "", fmt.Errorf("get configmap %s/%s: %w", namespace, configMap, err)
 	}
-	cfg, _, err := config.Load(config.Sources{File: &config.File{Name: fileName, Data: []byte(object.Data[fileName])}})
+	text, ok := object.Data[fileName]
+	if !ok { // an empty one would mean that all features are disabled
+		return otherwise, fmt.Sprintf("settings: ConfigMap %s/%s has no %s; %s", namespace, configMap, fileName, taken), nil
+	}
+	cfg, _, err := config.Load(config.Sources{File: &config.File{Name: fileName, Data: []byte(text)}})
 	if err != nil {
 		return otherwise, fmt.Sprintf("settings: %s of ConfigMap %s/%s is not valid (%v); %s", fileName, namespace, configMap, err, taken), nil
 	}

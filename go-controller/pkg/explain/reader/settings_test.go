@@ -1,0 +1,34 @@
+package reader
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
+)
+
+// TestSettingsUnknown: where the settings are not known, the answer assumes that features are enabled, and says so. That they are
+// disabled, which is what an empty file means, would be a wrong answer about every pod.
+func TestSettingsUnknown(t *testing.T) {
+	for name, data := range map[string]map[string]string{
+		"no file":       nil,
+		"another file":  {"other.conf": "[ovnkubernetesfeature]\nenable-egress-ip=true\n"},
+		"an empty file": {fileName: " \n"},
+		"invalid":       {fileName: "[default]\nmtu=no\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := fakeapi.NewClientset(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ovn-kubernetes", Name: configMap}, Data: data})
+			s, note, err := FromConfigMap(t.Context(), c, "ovn-kubernetes")
+			if err != nil {
+				t.Fatal(err)
+			}
+			wants := name != "an empty file" // which is valid
+			if unknown := strings.Contains(note, "all features are taken to be enabled"); unknown != wants || s.EgressIP != wants || s.RangesUnknown != wants {
+				t.Errorf("note %q, EgressIP %v, ranges unknown %v", note, s.EgressIP, s.RangesUnknown)
+			}
+		})
+	}
+}
