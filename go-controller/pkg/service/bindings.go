@@ -45,8 +45,11 @@ func (p *nodePlanner) bind(port Port, direct bool, all, here []Endpoint) {
 	if port.Protocol != "udp" {
 		return
 	}
-	to := addressesOf(all, here)
-	p.state.UDP[netip.AddrPortFrom(p.cluster, port.Port)] = Binding{To: addressesOf(all, here), Direct: !port.onPods(p.family) && len(to) > 0}
+	to, inside := addressesOf(all, here), addressesOf(all, here)
+	if p.InternalLocal {
+		inside = addressesOf(here)
+	}
+	p.state.UDP[netip.AddrPortFrom(p.cluster, port.Port)] = Binding{To: inside, Direct: !port.onPods(p.family) && len(inside) > 0}
 	external := Binding{To: to, Direct: true, Routed: p.hands(port, len(all), len(here))}
 	if !direct {
 		to[netip.AddrPortFrom(p.cluster, port.Port)] = true

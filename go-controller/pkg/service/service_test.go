@@ -351,3 +351,41 @@ func TestStale(t *testing.T) {
 		}
 	}
 }
+
+// TestStaleInside: a client of a Service whose internal traffic has to stay on the node does not keep an endpoint of
+// another node from before that, whether pods or hosts serve.
+func TestStaleInside(t *testing.T) {
+	udp := func(s *corev1.Service) { s.Spec.Ports[0].Protocol = corev1.ProtocolUDP }
+	n1 := node(1, topology.GatewayShared)
+	for name, c := range map[string]struct {
+		slices      []*discoveryv1.EndpointSlice
+		here, there string
+		own         bool
+	}{
+		"pods":       {onTwo(), "10.244.1.3:8080", "10.244.2.3:8080", false},
+		"pods, IPv6": {onTwo(), "[fd00:10:244:2::3]:8080", "[fd00:10:244:3::3]:8080", false},
+		"hosts":      {onHosts(), "172.18.0.2:8080", "172.18.0.3:8080", true},
+	} {
+		before := service.NodeStateOf(decode(t, object(udp), c.slices...), config, n1).UDP
+		after := service.NodeStateOf(decode(t, object(udp, internalLocal), c.slices...), config, n1).UDP
+		if !before.Removed(after) {
+			t.Errorf("%s: nothing is looked for when the policy changes", name)
+		}
+		for from, stale := range map[string]bool{c.here: false, c.there: true} {
+			e := service.Entry{To: netip.MustParseAddrPort("10.96.0.9:80"), From: netip.MustParseAddrPort(from), HostOwned: c.own}
+			if e.From.Addr().Is6() {
+				e.To = netip.MustParseAddrPort("[fd00:10:96::9]:80")
+			}
+			if after.Stale(e) != stale || before.Stale(e) {
+				t.Errorf("%s: an entry that leads to %s is stale: %v, before %v", name, from, after.Stale(e), before.Stale(e))
+			}
+		}
+	}
+	elsewhere := service.NodeStateOf(decode(t, object(udp, internalLocal), slice(ep("n2", "172.18.0.3"))), config, n1).UDP
+	both := service.NodeStateOf(decode(t, object(udp, internalLocal), onHosts()...), config, n1).UDP
+	e := service.Entry{To: netip.MustParseAddrPort("10.96.0.9:80"), From: netip.MustParseAddrPort("10.96.0.9:80"), HostOwned: true}
+	if !elsewhere.Removed(both) || !both.Stale(e) || elsewhere.Stale(e) {
+		t.Errorf("the first endpoint of the node, which is not a pod: connections are looked for: %v, one of the host is stale: %v, before %v",
+			elsewhere.Removed(both), both.Stale(e), elsewhere.Stale(e))
+	}
+}
