@@ -68,8 +68,8 @@ func (p *nodePlanner) bind(port Port, direct bool, all, here []Endpoint) {
 	for _, e := range p.externals(p.family, port) {
 		p.state.UDP[netip.AddrPortFrom(e.Addr, port.Port)] = external
 	}
-	if port.NodePort == 0 {
-		return
+	if !p.servesNodePort(port) {
+		return // connections to it belong to the host's own processes
 	}
 	for _, a := range append(slices.Clone(p.node.Gateway.Addrs), p.node.Host...) {
 		if topology.FamilyOf(a.Addr()) == p.family {

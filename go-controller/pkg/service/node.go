@@ -156,13 +156,18 @@ type entry struct {
 // entries returns the external entries of a port in the planner's family.
 func (p *nodePlanner) entries(port Port) []entry {
 	var out []entry
-	if port.NodePort != 0 && p.config.NodePorts && p.node.Gateway.NodePort {
+	if p.servesNodePort(port) {
 		out = append(out, entry{chain: ChainNodePort, port: port.NodePort})
 	}
 	for _, e := range p.externals(p.family, port) {
 		out = append(out, entry{chain: ChainExternal, to: topology.HostPrefix(e.Addr), port: port.Port, restricted: e.Restricted, sources: e.Sources})
 	}
 	return out
+}
+
+// servesNodePort reports whether a port has a node port that this node serves.
+func (p *nodePlanner) servesNodePort(port Port) bool {
+	return port.NodePort != 0 && p.config.NodePorts && p.node.Gateway.NodePort
 }
 
 func (e entry) spec(protocol string) host.Spec {

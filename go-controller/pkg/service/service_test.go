@@ -389,3 +389,25 @@ func TestStaleInside(t *testing.T) {
 			elsewhere.Removed(both), both.Stale(e), elsewhere.Stale(e))
 	}
 }
+
+// TestUnservedNodePorts: where node ports are not served, connections to such a port belong to the host's own processes.
+func TestUnservedNodePorts(t *testing.T) {
+	udp := func(s *corev1.Service) { s.Spec.Ports[0].Protocol = corev1.ProtocolUDP }
+	s := decode(t, object(udp, loadBalancer), onTwo()...)
+	e := service.Entry{To: netip.MustParseAddrPort("172.18.0.2:30080"), From: netip.MustParseAddrPort("172.18.0.2:30080"), HostOwned: true}
+	off, without := config, node(1, topology.GatewayShared)
+	off.NodePorts, without.Gateway.NodePort = false, false
+	for name, c := range map[string]struct {
+		config service.Config
+		node   topology.Node
+		stale  bool
+	}{
+		"in the cluster": {off, node(1, topology.GatewayShared), false},
+		"on the node":    {config, without, false},
+		"served":         {config, node(1, topology.GatewayShared), true},
+	} {
+		if got := service.NodeStateOf(s, c.config, c.node).UDP.Stale(e); got != c.stale {
+			t.Errorf("%s: a connection to a process of the host is stale: %v", name, got)
+		}
+	}
+}
