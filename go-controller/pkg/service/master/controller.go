@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	discoveryinformers "k8s.io/client-go/informers/discovery/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
@@ -66,11 +67,11 @@ type Controller struct {
 	serviceQueue, nodeQueue *queue.Controller
 
 	mu       sync.Mutex
-	known    service.Nodes                // immutable, replaced as a whole: planners read it
-	perNode  map[string]bool              // Services whose rows depend on nodes
-	waiting  bool                         // for the egress features to report all their pods
-	reported map[string][]service.Refusal // what the last Events reported, by Service
-	limits   map[string]string            // the same for affinity
+	known    service.Nodes     // immutable, replaced as a whole: planners read it
+	perNode  map[string]bool   // Services whose rows depend on nodes
+	waiting  bool              // for the egress features to report all their pods
+	reported map[string]report // what the last Events reported, by Service
+	limits   map[string]limit  // the same for affinity
 }
 
 // New returns the controller.
@@ -95,8 +96,8 @@ func New(deps Deps) (*Controller, error) {
 		known:    service.Nodes{},
 		perNode:  map[string]bool{},
 		waiting:  true,
-		reported: map[string][]service.Refusal{},
-		limits:   map[string]string{},
+		reported: map[string]report{},
+		limits:   map[string]limit{},
 	}
 	c.serviceQueue = queue.NewBatch(service.Feature, batch, c.reconcile)
 	c.nodeQueue = queue.New(service.FeatureNodes, c.reconcileNode)
@@ -231,6 +232,13 @@ func (c *Controller) pod(namespace string, a netip.Addr) (own, rerouted bool) {
 	return own, own && slices.ContainsFunc(c.deps.Egress, func(pods *noreroute.PodSet) bool { return pods.Has(a) })
 }
 
+// report is what Events have reported about a Service. Events belong to the object with this UID, not to
+// one that is created later with the same name.
+type report struct {
+	uid     types.UID
+	refused []service.Refusal
+}
+
 // reportRefused writes an Event about each refused value of a Service, once until that changes.
 func (c *Controller) reportRefused(key string, svc *corev1.Service, refused []service.Refusal) {
 	c.mu.Lock()
@@ -238,11 +246,11 @@ func (c *Controller) reportRefused(key string, svc *corev1.Service, refused []se
 	if len(refused) == 0 {
 		delete(c.reported, key)
 	} else {
-		c.reported[key] = refused
+		c.reported[key] = report{svc.UID, refused}
 	}
 	c.mu.Unlock()
 	for _, r := range refused {
-		if slices.Contains(last, r) {
+		if last.uid == svc.UID && slices.Contains(last.refused, r) {
 			continue
 		}
 		klog.V(2).InfoS("Part of a Service is not served", "service", key, "field", r.Field, "reason", r.Reason, "message", r.Message)

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	egressipv1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 	egressipfake "github.com/ovnkube/ovnkube/go-controller/pkg/generated/egressip/clientset/versioned/fake"
@@ -170,5 +171,32 @@ func TestManyShareOneAddress(t *testing.T) {
 	w.set(s)
 	w.start()
 	w.reaches(s)
+	w.silent()
+}
+
+// TestRecreated: the Events about a deleted Service do not belong to one that is created with the same name, even if the
+// controller sees only the new one.
+func TestRecreated(t *testing.T) {
+	w := newWorld(t)
+	a := asking("a", "10.96.0.1", 0, "127.0.0.1")
+	a.UID, a.Spec.SessionAffinity = "1", corev1.ServiceAffinityClientIP
+	w.set(state{services: []*corev1.Service{a}})
+	w.start()
+	for _, uid := range []types.UID{"1", "2", "3"} {
+		again := a.DeepCopy()
+		again.UID = uid
+		if _, err := w.kube.CoreV1().Services("ns").Update(t.Context(), again, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		w.told("InvalidAddress", "127.0.0.1")
+		w.told("SessionAffinityTimeout")
+	}
+	again := a.DeepCopy()
+	again.UID, again.Labels = "3", map[string]string{"app": "a"}
+	again.Spec.ExternalIPs = append(again.Spec.ExternalIPs, "127.0.0.2")
+	if _, err := w.kube.CoreV1().Services("ns").Update(t.Context(), again, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.told("InvalidAddress", "127.0.0.2")
 	w.silent()
 }

@@ -70,6 +70,27 @@ func TestHealthPortInUse(t *testing.T) {
 	}
 }
 
+// TestRecreatedWithHealthPortInUse: a Service that is created again while the port is still in use is told, too.
+func TestRecreatedWithHealthPortInUse(t *testing.T) {
+	other, err := net.Listen("tcp", ":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	w := newWorld(t, topology.GatewayShared)
+	s := object("a", "10.96.0.1", corev1.ProtocolTCP, 30001)
+	s.UID = "1"
+	s.Spec.ExternalTrafficPolicy, s.Spec.HealthCheckNodePort = corev1.ServiceExternalTrafficPolicyLocal, int32(other.Addr().(*net.TCPAddr).Port)
+	w.create(s)
+	w.start()
+	w.told("HealthPortInUse")
+	s.UID = "2" // as an informer that was disconnected in between sees it
+	if _, err := w.kube.CoreV1().Services("ns").Update(t.Context(), s, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.told("HealthPortInUse")
+}
+
 // TestSharedHealthPort: the older Service gets the port, and the younger gets it when the
 // older is gone.
 func TestSharedHealthPort(t *testing.T) {

@@ -98,14 +98,18 @@ func (c *Controller) serveHealth() {
 	for _, p := range problems {
 		message := fmt.Sprintf("spec.healthCheckNodePort: %d is not served on node %s: %v", p.Port, c.Node, p.err)
 		key := p.Namespace + "/" + p.Name
-		reported[key+" "+message] = true
-		if c.healthReported[key+" "+message] {
+		svc := c.reader.Object(key)
+		if svc == nil {
+			continue // it was deleted a moment ago
+		}
+		// A Service that is created with the name of a deleted one has no Events yet.
+		id := fmt.Sprintf("%s %s %s", key, svc.UID, message)
+		reported[id] = true
+		if c.healthReported[id] {
 			continue
 		}
 		klog.V(2).InfoS("Health port is not served", "service", key, "port", p.Port, "reason", p.err)
-		if svc := c.reader.Object(key); svc != nil {
-			c.Recorder.Event(svc, corev1.EventTypeWarning, string(service.HealthPortInUse), message)
-		}
+		c.Recorder.Event(svc, corev1.EventTypeWarning, string(service.HealthPortInUse), message)
 	}
 	c.healthReported = reported
 	if len(problems) > 0 {
