@@ -168,6 +168,6 @@ func moveBack(ctx context.Context, db ovs.Client, bridge string, rec gateway.Rec
 	if !there {
 		return nil
 	}
-	_, err = attachment.Strip(bridge)
+	_, err = attachment.Strip(bridge, onBridge)
 	return err
 }

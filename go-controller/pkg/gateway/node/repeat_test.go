@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"net"
@@ -352,6 +353,32 @@ func TestBridgeDownInMidPass(t *testing.T) {
 			t.Fatalf("down before change %d, the host has\n%s\nwant\n%s", n, got, host)
 		}
 		l.reachable()
+	}
+}
+
+// TestAddressInMidPass gives the uplink an address and a route at each step of a pass, like a boot script or a DHCP
+// client: the next pass moves them, too.
+func TestAddressInMidPass(t *testing.T) {
+	l := newLab(t)
+	l.up()
+	for n, finished := 1, false; !finished; n++ {
+		left, addr, to := n, fmt.Sprintf("172.18.7.%d/32", n), fmt.Sprintf("203.0.113.%d", n)
+		l.mustPass(l.start(meddling{l.db, func() {
+			if left--; left == 0 {
+				l.ns.Run("ip", "addr", "add", addr, "dev", "eth0")
+				l.ns.Run("ip", "route", "add", to, "via", "172.18.0.1", "dev", "eth0", "onlink")
+			}
+		}}))
+		if finished = left > 0; finished {
+			break
+		}
+		l.mustPass(l.start(l.db))
+		if got := l.attachment("breth0"); !strings.Contains(got, addr) || !strings.Contains(got, to+" ") {
+			t.Errorf("%s and the route to %s were added before change %d, and the host has\n%s", addr, to, n, got)
+		}
+		if got := l.attachment("eth0"); strings.Contains(got, addr) || strings.Contains(got, to+" ") {
+			t.Errorf("after change %d the uplink still has\n%s", n, got)
+		}
 	}
 }
 

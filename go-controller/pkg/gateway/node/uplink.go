@@ -28,6 +28,7 @@ type attached struct {
 	bridge, uplink string
 	mac            string
 	host           host.Attachment // the host's state on the bridge
+	onUplink       host.Attachment // what the uplink had when that was planned
 	missing        host.Attachment // the part of host that is missing on the bridge
 	gone           []netip.Prefix  // leases that the host no longer has
 	primary        []netip.Prefix  // the node's addresses, one per family of the cluster
@@ -248,6 +249,7 @@ func (g *Gateway) planAttachment(a *attached, rec *gateway.Record) (host.Attachm
 	if err != nil {
 		return host.Attachment{}, err
 	}
+	a.onUplink = onUplink
 	onUplink, rec.Host = g.withoutForeign(onUplink), g.withoutForeign(rec.Host)
 	var onBridge host.Attachment
 	lost, flaps := true, false
@@ -356,7 +358,8 @@ func (g *Gateway) move(ctx context.Context, a attached) error {
 			return err
 		}
 	}
-	removed, err := attachment.Strip(a.uplink)
+	// What somebody has given the uplink since it was read moves in the next pass.
+	removed, err := attachment.Strip(a.uplink, a.onUplink)
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -257,9 +258,9 @@ func encodeRoute(r host.LinkRoute, link int, indexes map[string]int) (*netlink.R
 	return out, nil
 }
 
-// Strip removes all addresses and routes that Read returns from a link, and returns how many
-// addresses it removed.
-func Strip(name string) (int, error) {
+// Strip removes addresses and routes, which have been moved to another link, from a link, and returns how
+// many addresses it removed. What somebody has added to the link since then stays.
+func Strip(name string, moved host.Attachment) (int, error) {
 	link, err := get(name)
 	if err != nil {
 		return 0, err
@@ -268,7 +269,12 @@ func Strip(name string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	n := 0
 	for _, x := range have.Addrs {
+		if !slices.ContainsFunc(moved.Addrs, func(m host.LinkAddress) bool { return m.Prefix == x.Prefix }) {
+			continue
+		}
+		n++
 		err := netlink.AddrDel(link, &netlink.Addr{IPNet: ipnet(x.Prefix)})
 		if err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) { // removed together with another one
 			return 0, fmt.Errorf("delete address %s from %s: %w", x.Prefix, name, err)
@@ -279,8 +285,8 @@ func Strip(name string) (int, error) {
 		return 0, err
 	}
 	for _, r := range left.Routes {
-		if len(r.Hops) > 0 {
-			continue // shared with other links
+		if len(r.Hops) > 0 || !contains(moved.Routes, r) {
+			continue // shared with other links, or new
 		}
 		route, err := encodeRoute(r, link.Attrs().Index, nil)
 		if err != nil {
@@ -290,7 +296,7 @@ func Strip(name string) (int, error) {
 			return 0, fmt.Errorf("delete route to %s via %s dev %s: %w", r.Dst, r.Via, name, err)
 		}
 	}
-	return len(have.Addrs), nil
+	return n, nil
 }
 
 // DeleteAddresses removes addresses from a link, and restores what disappeared with them: the

@@ -69,7 +69,7 @@ func TestMove(t *testing.T) {
 		if _, err := AddRoutes(to, from, before); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Strip(from); err != nil {
+		if _, err := Strip(from, before); err != nil {
 			t.Fatal(err)
 		}
 		if left, err := Read(from); err != nil || len(left.Addrs)+len(left.Routes) > 0 {
@@ -90,7 +90,7 @@ func TestMove(t *testing.T) {
 	for what, f := range map[string]func() (int, error){
 		"AddAddresses": func() (int, error) { return AddAddresses("l2", before) },
 		"AddRoutes":    func() (int, error) { return AddRoutes("l2", "l1", before) },
-		"Strip":        func() (int, error) { return Strip("l1") },
+		"Strip":        func() (int, error) { return Strip("l1", before) },
 	} {
 		if n, err := f(); n != 0 || err != nil {
 			t.Errorf("%s again: %d, %v", what, n, err)
@@ -105,6 +105,25 @@ func sorted[T any](s []T) []T {
 		return strings.Compare(reflect.ValueOf(a).Field(0).Interface().(netip.Prefix).String(), reflect.ValueOf(b).Field(0).Interface().(netip.Prefix).String())
 	})
 	return out
+}
+
+// TestStripLater: an address and a route that somebody adds after the link was read stay.
+func TestStripLater(t *testing.T) {
+	ns := links(t)
+	ns.Run("ip", "addr", "add", "10.0.0.3/24", "dev", "l1")
+	ns.Run("ip", "route", "add", "default", "via", "10.0.0.1", "dev", "l1")
+	moved, err := Read("l1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns.Run("ip", "addr", "add", "10.3.0.3/24", "dev", "l1")
+	ns.Run("ip", "route", "add", "10.4.0.0/16", "via", "10.3.0.1", "dev", "l1")
+	if n, err := Strip("l1", moved); n != 1 || err != nil {
+		t.Errorf("%d removed, %v", n, err)
+	}
+	if got, want := strings.Join(strings.Fields(routes(ns, "l1")), " "), "10.3.0.0/24 dev X proto kernel scope link src 10.3.0.3 10.4.0.0/16 via 10.3.0.1 dev X"; got != want {
+		t.Errorf("routes are %s\nwant %s", got, want)
+	}
 }
 
 // TestThirdLink checks that a route of another link to the same destination keeps precedence.
@@ -124,7 +143,7 @@ func TestThirdLink(t *testing.T) {
 	if _, err := AddRoutes("l2", "l1", want); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Strip("l1"); err != nil {
+	if _, err := Strip("l1", want); err != nil {
 		t.Fatal(err)
 	}
 	got := strings.Join(strings.Fields(ns.Run("ip", "route", "show", "default")), " ")
