@@ -11,6 +11,7 @@ import (
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/gateway"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/attachment"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/link"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
@@ -85,6 +86,22 @@ func withoutAdvertised(uplink string, from host.Attachment) (host.Attachment, er
 	}
 	from.Routes = slices.DeleteFunc(slices.Clone(from.Routes), func(r host.LinkRoute) bool { return r.Protocol == unix.RTPROT_RA })
 	return from, nil
+}
+
+// withAdvertised adds the routes that the kernel has on the bridge from router advertisements. They do not
+// move with the host, but their default gateways are those of the gateway router, too.
+func withAdvertised(bridge string, to host.Attachment) (host.Attachment, error) {
+	now, err := attachment.Read(bridge)
+	if err != nil {
+		return to, err
+	}
+	to.Routes = slices.Clone(to.Routes)
+	for _, r := range now.Routes {
+		if r.Protocol == unix.RTPROT_RA && !slices.ContainsFunc(to.Routes, r.SameAs) {
+			to.Routes = append(to.Routes, r)
+		}
+	}
+	return to, nil
 }
 
 // passAdvertisements makes a link accept router advertisements if the link that it replaces

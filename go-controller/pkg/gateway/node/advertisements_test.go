@@ -9,7 +9,9 @@ import (
 
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 )
 
@@ -87,7 +89,12 @@ func TestAdvertisements(t *testing.T) {
 	if got := routes(); !strings.Contains(got, "dev breth0 proto ra") || strings.Contains(got, "dev eth0") {
 		t.Errorf("after the bring-up the default routes are %q", got)
 	}
-	l.mustPass(l.start(l.db)) // a restart
+	for range 2 { // the second is a restart
+		l.mustPass(l.start(l.db))
+		if got, want := l.nextHops(), []string{"172.18.0.1", l.linkLocalOfFar()}; !slices.Equal(got, want) {
+			t.Errorf("the node's next hops are %q, want %q", got, want)
+		}
+	}
 	awaitAddress("breth0", "fc00:23::/64")
 	if err := (Cleaner{OVS: l.db}).Cleanup(t.Context()); err != nil {
 		t.Fatal(err)
@@ -99,6 +106,36 @@ func TestAdvertisements(t *testing.T) {
 	if got := routes(); !strings.Contains(got, "dev eth0 proto ra") {
 		t.Errorf("after the clean-up the default routes are %q", got)
 	}
+}
+
+// nextHops returns the default gateways that the node has published.
+func (l *lab) nextHops() []string {
+	l.t.Helper()
+	n, err := l.kube.CoreV1().Nodes().Get(l.t.Context(), nodeName, metav1.GetOptions{})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	node, err := kube.Node(n)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	var out []string
+	for _, hop := range node.Gateway.NextHops {
+		out = append(out, hop.String())
+	}
+	return out
+}
+
+// linkLocalOfFar returns the address from which the other machine sends advertisements.
+func (l *lab) linkLocalOfFar() string {
+	l.t.Helper()
+	fields := strings.Fields(l.far("ip", "-o", "-6", "addr", "show", "dev", "far0", "scope", "link"))
+	i := slices.Index(fields, "inet6")
+	if i < 0 || i+1 == len(fields) {
+		l.t.Fatalf("far0 has no link-local address: %q", fields)
+	}
+	addr, _, _ := strings.Cut(fields[i+1], "/")
+	return addr
 }
 
 // TestAdvertisementsElsewhere: a host continues to learn from router advertisements on a link to another network, and does

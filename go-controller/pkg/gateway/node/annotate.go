@@ -36,6 +36,10 @@ func (g *Gateway) annotate(ctx context.Context, n *corev1.Node, node topology.No
 	if err != nil {
 		return err
 	}
+	routed, err := withAdvertised(a.bridge, a.host)
+	if err != nil {
+		return err
+	}
 	noPktLenCheck, err := g.OVS.Lacks(ctx, "check_pkt_len")
 	if err != nil {
 		return err
@@ -53,7 +57,7 @@ func (g *Gateway) annotate(ctx context.Context, n *corev1.Node, node topology.No
 		kube.AnnotationHostAddresses: kube.Value(kube.FormatHostAddresses(hosts)),
 		kube.AnnotationL3Gateway: kube.Value(kube.FormatL3Gateway(topology.Gateway{
 			Mode: g.Mode, InterfaceID: topology.ExternalInterface(a.bridge, g.Node), MAC: a.mac, Addrs: a.primary,
-			NextHops: gateway.NextHops(a.host, g.Families, g.NextHops), NodePort: g.NodePort, VLAN: g.VLAN,
+			NextHops: gateway.NextHops(routed, g.Families, g.NextHops), NodePort: g.NodePort, VLAN: g.VLAN,
 			External: g.external(node, a),
 		})),
 	}
