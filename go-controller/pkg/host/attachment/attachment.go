@@ -149,7 +149,8 @@ func AddAddresses(name string, want host.Attachment) (int, error) {
 
 // AddRoutes adds the routes of want that a link lacks, and returns how many it added. A route to
 // the same destination through the link from is replaced without a gap; from may be gone. A route
-// through a third link keeps precedence.
+// through a third link keeps precedence. Routes that cannot be added are retried as long as others can:
+// a gateway may be reached by another route, and the kernel lists default routes first.
 func AddRoutes(name, from string, want host.Attachment) (int, error) {
 	link, err := get(name)
 	if err != nil {
@@ -167,21 +168,34 @@ func AddRoutes(name, from string, want host.Attachment) (int, error) {
 	for i, n := range names {
 		indexes[n] = i
 	}
-	n := 0
-	for _, r := range want.Routes {
-		if contains(have.Routes, r) {
-			continue
+	todo := slices.DeleteFunc(slices.Clone(want.Routes), func(r host.LinkRoute) bool { return contains(have.Routes, r) })
+	for n := 0; ; {
+		var failed []host.LinkRoute
+		var errs []error
+		for _, r := range todo {
+			if err := addRoute(r, link, from, indexes); err != nil {
+				failed, errs = append(failed, r), append(errs, err)
+				continue
+			}
+			n++
 		}
-		route, err := encodeRoute(r, link.Attrs().Index, indexes)
-		if err != nil {
-			return n, err
+		if len(failed) == 0 || len(failed) == len(todo) {
+			return n, errors.Join(errs...)
 		}
-		if err := putRoute(route, link, indexes[from]); err != nil {
-			return n, fmt.Errorf("add route to %s via %s dev %s: %w", r.Dst, r.Via, link.Attrs().Name, err)
-		}
-		n++
+		todo = failed
 	}
-	return n, nil
+}
+
+// addRoute adds one route; indexes are those of all links.
+func addRoute(r host.LinkRoute, link netlink.Link, from string, indexes map[string]int) error {
+	route, err := encodeRoute(r, link.Attrs().Index, indexes)
+	if err != nil {
+		return err
+	}
+	if err := putRoute(route, link, indexes[from]); err != nil {
+		return fmt.Errorf("add route to %s via %s dev %s: %w", r.Dst, r.Via, link.Attrs().Name, err)
+	}
+	return nil
 }
 
 func contains(routes []host.LinkRoute, r host.LinkRoute) bool {
