@@ -264,7 +264,7 @@ func (n *node) addGateway() {
 		Foreign:     n.record.Addresses,
 	})
 	n.runners["gateway"], n.runners["bridge flows"], n.runners[gwFlows] = n.gateway, n.flows, n.second
-	n.addContributor("the network of the node", n.gateway.Ready())
+	n.addContributor("the network of the node", n.gateway.Ready(), n.gateway.Contributed())
 }
 
 // subnets returns the pod subnets of this node, or none if they are not known yet.

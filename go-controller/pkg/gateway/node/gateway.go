@@ -30,8 +30,11 @@ type Gateway struct {
 	controller *queue.Controller
 	unseen     kube.Unseen // records writes of the node's annotations
 	ready      chan struct{}
-	memory     gateway.Memory // content of the state file during the current pass
-	unrecorded error          // why the state file is incomplete
+	// contributed is closed once everything that the drivers keep for the gateway was contributed.
+	contributed chan struct{}
+	contribute  sync.Once
+	memory      gateway.Memory // content of the state file during the current pass
+	unrecorded  error          // why the state file is incomplete
 	// failing is the time of the first failed pass since the last one that did not fail.
 	failing     time.Time
 	reportAfter time.Duration // how long passes fail before the node reports it
@@ -49,7 +52,7 @@ type Gateway struct {
 func New(cfg Config, deps Deps) *Gateway {
 	deps.Nodes.Informer() // a factory only starts informers that were requested
 	deps.Written.Informer()
-	g := &Gateway{Config: cfg, Deps: deps, ready: make(chan struct{}), reportAfter: waits.ReportAfter}
+	g := &Gateway{Config: cfg, Deps: deps, ready: make(chan struct{}), contributed: make(chan struct{}), reportAfter: waits.ReportAfter}
 	g.controller = queue.New("gateway", g.Reconcile)
 	g.controller.Seed(func() []string { return []string{cfg.Node} })
 	return g
@@ -58,6 +61,10 @@ func New(cfg Config, deps Deps) *Gateway {
 // Ready is closed once the node can serve pods: its management port is up and
 // claimed by ovn-controller, and the external bridge has its flows.
 func (g *Gateway) Ready() <-chan struct{} { return g.ready }
+
+// Contributed is closed once the gateway has contributed everything that the drivers keep for it. Before that, what
+// an earlier run has left may be its own: without it, pods would lose their network until it is contributed again.
+func (g *Gateway) Contributed() <-chan struct{} { return g.contributed }
 
 // Waiting returns what the node's network is waiting for, or "" if nothing is missing.
 // It can be used as a health check: it is cheap and does no I/O.
@@ -249,6 +256,7 @@ func (g *Gateway) overlay(ctx context.Context, node topology.Node, system map[st
 	if err := g.ensureFlows(ctx, node, a); err != nil {
 		return "the flows of the external bridge", err
 	}
+	g.contribute.Do(func() { close(g.contributed) })
 	if err := g.ensureMapping(ctx, system, a); err != nil {
 		return "the bridge mapping", err
 	}

@@ -82,9 +82,19 @@ func TestBringUp(t *testing.T) {
 	if got := g.Waiting(); got != "the master to assign pod subnets" {
 		t.Errorf("waits for %q", got)
 	}
+	select {
+	case <-g.Contributed():
+		t.Error("everything counts as contributed before the pod subnets are known")
+	default:
+	}
 	l.annotate(kube.AnnotationNodeSubnets, subnets)
 	l.patchPort()
 	l.mustPass(g)
+	select {
+	case <-g.Contributed():
+	default:
+		t.Error("not everything was contributed")
+	}
 	l.reachable()
 	l.claim()
 	l.mustPass(g)
