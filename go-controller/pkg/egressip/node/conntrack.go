@@ -52,5 +52,13 @@ func (p *staleConntrack) pass(ctx context.Context) error {
 	addrs := slices.SortedFunc(maps.Keys(p.addrs), netip.Addr.Compare)
 	clear(p.addrs)
 	p.mu.Unlock()
-	return p.delete(ctx, addrs)
+	err := p.delete(ctx, addrs)
+	if err != nil { // a caller whose request this pass does not cover relies on the next one
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for _, a := range addrs {
+			p.addrs[a] = true
+		}
+	}
+	return err
 }
