@@ -78,8 +78,15 @@ func (l *leaving) add(ctx context.Context, key string, have, want contribution) 
 			}
 		}
 	}
+	replaced := matches(want.ipRules)
+	for r := range l.ipRules {
+		if _, still := want.ipRules[r]; !still && replaced[matchOf(r)] {
+			delete(l.ipRules, r)
+			changed = true
+		}
+	}
 	for r := range have.ipRules {
-		if _, still := want.ipRules[r]; !still {
+		if _, still := want.ipRules[r]; !still && !replaced[matchOf(r)] {
 			l.ipRules[r] = until
 			changed = true
 			if len(have.replies) > 0 {
@@ -96,6 +103,21 @@ func (l *leaving) add(ctx context.Context, key string, have, want contribution) 
 	default:
 	}
 	return back, l.write(ctx)
+}
+
+// matchOf returns an ip rule without its table. Of two rules with the same match and priority, the kernel uses
+// the older one: a rule that expires beside one in use would take precedence.
+func matchOf(r host.IPRule) host.IPRule {
+	r.Table = 0
+	return r
+}
+
+func matches(rules map[host.IPRule]struct{}) map[host.IPRule]bool {
+	all := make(map[host.IPRule]bool, len(rules))
+	for r := range rules {
+		all[matchOf(r)] = true
+	}
+	return all
 }
 
 // write contributes the expiring state.

@@ -95,3 +95,47 @@ func TestNodeRepliesLinger(t *testing.T) {
 		})
 	})
 }
+
+// TestAnotherNetwork: when an EgressService gets another network, or the network another table, its traffic takes that
+// table at once. Of two ip rules with the same priority the older one takes precedence, so the former ones do
+// not linger.
+func TestAnotherNetwork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.linger = Linger
+		w.kernel.mu.Lock()
+		w.kernel.tables["blue"] = host.RoutingTable{Number: 7}
+		w.kernel.tables["red"] = host.RoutingTable{Number: 8}
+		w.kernel.mu.Unlock()
+		w.start()
+		eg := egress("demo-svc", "ovn-worker2")
+		eg.Spec.Network = "blue"
+		w.update(eg)
+		inTable := func(table string) int {
+			return strings.Count(hostfake.DumpIPRules(w.ipRules.Objects()), " lookup "+table+"\n")
+		}
+		w.eventually("the rules", func() bool { return inTable("7") > 0 })
+		n := inTable("7")
+		for _, c := range []struct {
+			what, now, before string
+			change            func()
+		}{
+			{"another network", "8", "7", func() {
+				eg.Spec.Network = "red"
+				w.update(eg)
+			}},
+			{"another table", "9", "8", func() {
+				w.kernel.mu.Lock()
+				w.kernel.tables["red"] = host.RoutingTable{Number: 9}
+				w.kernel.mu.Unlock()
+			}},
+		} {
+			c.change()
+			w.eventually(c.what, func() bool { return inTable(c.now) == n })
+			synctest.Wait()
+			if got := inTable(c.before); got > 0 {
+				t.Errorf("%s: %d rules refer to the former table", c.what, got)
+			}
+		}
+	})
+}
