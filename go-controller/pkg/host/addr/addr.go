@@ -15,6 +15,7 @@ import (
 	"math"
 	"net"
 	"net/netip"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -31,7 +32,10 @@ type Kernel struct {
 	recorded func() []netip.Addr
 }
 
-var _ host.Kernel[host.Address, host.AddressUse] = Kernel{}
+var (
+	_ host.Kernel[host.Address, host.AddressUse]   = Kernel{}
+	_ host.Replacer[host.Address, host.AddressUse] = Kernel{}
+)
 
 // New returns a Kernel that owns all addresses on links, and on other links the single addresses
 // (/32, /128) that recorded returns. recorded may be nil.
@@ -125,6 +129,37 @@ func (k Kernel) Add(_ context.Context, a host.Address, use host.AddressUse) erro
 	}
 	klog.V(2).InfoS("Added address", "link", a.Link, "address", a.Prefix)
 	return nil
+}
+
+// Replace implements host.Replacer: connections and routes that depend on the address stay. An IPv6 address
+// that others have added may still be subject to duplicate address detection, or have failed it: it is
+// not in use, and only a new one skips this.
+func (k Kernel) Replace(ctx context.Context, a host.Address, old, use host.AddressUse) error {
+	tentative, err := isTentative(a)
+	if err != nil {
+		return err
+	}
+	if tentative {
+		if err := k.Delete(ctx, a, old); err != nil {
+			return err
+		}
+	}
+	return k.Add(ctx, a, use)
+}
+
+// isTentative reports whether the host cannot use an address on a link yet.
+func isTentative(a host.Address) (bool, error) {
+	dev, err := netlink.LinkByName(a.Link)
+	if err != nil {
+		return false, fmt.Errorf("find link %s: %w", a.Link, err)
+	}
+	addrs, err := link.Dump(func() ([]netlink.Addr, error) { return netlink.AddrList(dev, netlink.FAMILY_ALL) })
+	if err != nil {
+		return false, fmt.Errorf("list addresses of %s: %w", a.Link, err)
+	}
+	return slices.ContainsFunc(addrs, func(have netlink.Addr) bool {
+		return prefix(have.IPNet) == a.Prefix && have.Flags&(unix.IFA_F_TENTATIVE|unix.IFA_F_DADFAILED) != 0
+	}), nil
 }
 
 // Delete implements host.Kernel.

@@ -1,6 +1,7 @@
 package addr
 
 import (
+	"maps"
 	"net/netip"
 	"strings"
 	"testing"
@@ -82,5 +83,47 @@ mp0 fd00:10:244:2::2/64
 	}
 	if have, err = k.List(t.Context()); err != nil || len(have) != 0 {
 		t.Errorf("left: %v (%v)", have, err)
+	}
+}
+
+// TestUseChangedByOthers: an address that others have made a preferred source, or the other way round, is put right
+// without being removed for a moment: what depends on it stays.
+func TestUseChangedByOthers(t *testing.T) {
+	ns := netnstest.New(t)
+	ns.Veth("eth1", "wire")
+	ns.Run("ip", "addr", "add", "192.0.2.10/24", "dev", "eth1")
+	ns.Run("ip", "addr", "add", "2001:db8::10/64", "dev", "eth1", "nodad")
+	k := New(func() []netip.Addr {
+		return []netip.Addr{netip.MustParseAddr("192.0.2.50"), netip.MustParseAddr("2001:db8::50")}
+	})
+	s := NewSet(k)
+	for _, notPreferred := range []bool{true, false} {
+		want, preferred := map[host.Address]host.AddressUse{}, "0"
+		for _, p := range []string{"192.0.2.50/32", "2001:db8::50/128"} {
+			want[address("eth1", p)] = host.AddressUse{NotPreferred: notPreferred}
+		}
+		if notPreferred {
+			preferred = "forever"
+		}
+		if err := s.Apply(t.Context(), "a", want); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []struct{ family, addr, to string }{
+			{"-4", "192.0.2.50/32", "198.51.100.0/24"}, {"-6", "2001:db8::50/128", "2001:db8:1::/64"},
+		} {
+			ns.Run("ip", c.family, "addr", "change", c.addr, "dev", "eth1", "valid_lft", "forever", "preferred_lft", preferred)
+			ns.Run("ip", c.family, "route", "replace", c.to, "dev", "eth1", "src", strings.Split(c.addr, "/")[0])
+		}
+		if err := s.Resync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if have, err := k.List(t.Context()); err != nil || !maps.Equal(have, want) {
+			t.Errorf("the addresses are %v, %v, want %v", have, err, want)
+		}
+		for family, to := range map[string]string{"-4": "198.51.100.0/24", "-6": "2001:db8:1::/64"} {
+			if got := ns.Run("ip", family, "route", "show", to); !strings.Contains(got, " src ") {
+				t.Errorf("the route to %s that depends on the address is %q", to, got)
+			}
+		}
 	}
 }

@@ -30,7 +30,7 @@ type Functions struct {
 	// Routes: routes with host.Protocol were deleted, or may have disappeared with an address or a
 	// link: the kernel does not report which ones.
 	Routes func()
-	// Addresses: addresses were deleted, or their lifetimes changed.
+	// Addresses: addresses were added or deleted, or their lifetimes changed.
 	Addresses func()
 	// Settings: parameters below net/ipv4/conf and net/ipv6/conf were changed, as far as the kernel
 	// sends notifications: it does for forwarding and rp_filter, but not for redirects.
@@ -118,6 +118,8 @@ func ofRoute(f Functions, m syscall.NetlinkMessage) []func() {
 		if len(m.Data) > 5 && int(m.Data[5]) == host.Protocol {
 			return []func(){f.Routes}
 		}
+	case unix.RTM_NEWADDR: // also sent if lifetimes were changed
+		return []func(){f.Addresses}
 	case unix.RTM_DELADDR:
 		return []func(){f.Addresses, f.Routes}
 	case unix.RTM_NEWNETCONF:

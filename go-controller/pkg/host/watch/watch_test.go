@@ -42,6 +42,8 @@ func TestWatch(t *testing.T) {
 		{"ip rules", []string{"ip", "-6", "rule", "del", "priority", "6000"}},
 		{"routes", []string{"ip", "route", "del", "198.51.100.0/24", "table", "1111"}},
 		{"routes", []string{"ip", "-6", "route", "flush", "table", "1111"}},
+		{"addresses", []string{"ip", "addr", "change", "192.0.2.1/24", "dev", "eth0", "preferred_lft", "0"}},
+		{"addresses", []string{"ip", "addr", "change", "2001:db8::1/64", "dev", "eth0", "preferred_lft", "0"}},
 		{"addresses", []string{"ip", "addr", "del", "192.0.2.1/24", "dev", "eth0"}},
 		{"addresses", []string{"ip", "addr", "del", "2001:db8::1/64", "dev", "eth0"}},
 		{"settings", []string{"sysctl", "-q", "net.ipv4.conf.eth0.rp_filter=2"}},
