@@ -50,6 +50,12 @@ func (c *Controller) reconcilePod(ctx context.Context, key string) error {
 		klog.V(4).InfoS("Pod waits for the subnets of its node", "pod", key, "node", p.Spec.NodeName)
 		return c.detach(ctx, p)
 	}
+	if !slices.Equal(c.alloc.Subnets(node.Name), node.Subnets) {
+		// The node's key will pass them to the allocator, and enqueue the pod again. Until then the pod, which may be
+		// running, keeps its port.
+		klog.V(4).InfoS("Pod waits for the key of its node", "pod", key, "node", node.Name)
+		return nil
+	}
 	network, err := c.network(ctx, p, node, was)
 	if err != nil {
 		return err
@@ -116,8 +122,7 @@ func (c *Controller) deletePod(ctx context.Context, except pod.Holder) error {
 	return nil
 }
 
-// node returns a node once the allocator has its subnets, and nil before.
-// The node's key then enqueues the pod again.
+// node returns a node once it has subnets, and nil before.
 func (c *Controller) node(name string) (*topology.Node, error) {
 	n, err := c.nodes.Get(name)
 	if apierrors.IsNotFound(err) {
@@ -127,7 +132,7 @@ func (c *Controller) node(name string) (*topology.Node, error) {
 		return nil, err
 	}
 	node, _ := c.decoded.Node(n) // the network controller reports parse errors
-	if len(node.Subnets) == 0 || !slices.Equal(c.alloc.Subnets(name), node.Subnets) {
+	if len(node.Subnets) == 0 {
 		return nil, nil
 	}
 	return &node, nil
