@@ -39,6 +39,10 @@ type Allocator struct {
 	nodes    map[string]*node
 	reserved map[Holder]reservation
 	byKey    map[string][]Holder
+	// stranded are the holders of addresses that at some time were not in the subnets of their nodes, as when the node is
+	// gone. They keep them where another node has the subnet now: while such a pod exists, egress features may
+	// steer the traffic of its addresses.
+	stranded map[Holder]bool
 }
 
 // node is the state of a node's pod addresses.
@@ -60,7 +64,7 @@ type reservation struct {
 
 // NewAllocator returns an empty allocator.
 func NewAllocator() *Allocator {
-	return &Allocator{nodes: map[string]*node{}, reserved: map[Holder]reservation{}, byKey: map[string][]Holder{}}
+	return &Allocator{nodes: map[string]*node{}, reserved: map[Holder]reservation{}, byKey: map[string][]Holder{}, stranded: map[Holder]bool{}}
 }
 
 // Claim is a previous assignment of addresses to a pod, from a trustworthy source:
@@ -83,6 +87,11 @@ func (a *Allocator) SetNode(name string, subnets []netip.Prefix, claims []Claim)
 	n := a.nodes[name]
 	if len(subnets) == 0 {
 		delete(a.nodes, name)
+		for who, h := range a.reserved {
+			if h.node == name {
+				a.strand(who, h)
+			}
+		}
 		return n.takeWaiting()
 	}
 	if n == nil {
@@ -90,14 +99,7 @@ func (a *Allocator) SetNode(name string, subnets []netip.Prefix, claims []Claim)
 		a.nodes[name] = n
 	}
 	if !slices.Equal(n.subnets, subnets) {
-		n.reset(subnets)
-		for who, h := range a.reserved {
-			if h.node == name {
-				n.occupy(who, h.addrs)
-				h.mac = "" // in the new subnets it may belong to another pod
-				a.reserved[who] = h
-			}
-		}
+		a.setSubnets(name, n, subnets)
 	}
 	claims = slices.SortedFunc(slices.Values(claims), func(x, y Claim) int {
 		if x.Running != y.Running {
@@ -114,6 +116,44 @@ func (a *Allocator) SetNode(name string, subnets []netip.Prefix, claims []Claim)
 		}
 	}
 	return n.takeWaiting()
+}
+
+// setSubnets sets the subnets of a node. Its holders keep what they have that is still valid there.
+func (a *Allocator) setSubnets(name string, n *node, subnets []netip.Prefix) {
+	n.reset(subnets)
+	for who, h := range a.reserved {
+		if h.node != name {
+			continue
+		}
+		n.occupy(who, h.addrs)
+		if !n.holdsAny(who, h.addrs) {
+			a.strand(who, h)
+		}
+		h.mac = "" // in the new subnets it may belong to another pod
+		a.reserved[who] = h
+	}
+	for who := range a.stranded {
+		n.occupy(who, a.reserved[who].addrs)
+	}
+}
+
+// strand records that the addresses of a holder are not in the subnets of its node now.
+func (a *Allocator) strand(who Holder, h reservation) {
+	a.stranded[who] = true
+	for _, n := range a.nodes {
+		n.occupy(who, h.addrs)
+	}
+}
+
+// with returns the nodes in whose subnets the addresses of a holder are.
+func (a *Allocator) with(who Holder, h reservation) []*node {
+	if a.stranded[who] {
+		return slices.DeleteFunc(slices.Collect(maps.Values(a.nodes)), func(n *node) bool { return !n.holdsAny(who, h.addrs) })
+	}
+	if n := a.nodes[h.node]; n != nil {
+		return []*node{n}
+	}
+	return nil
 }
 
 // Subnets returns the subnets last set by SetNode, or nil if there are none.
@@ -248,11 +288,12 @@ func (a *Allocator) Release(who Holder) []string {
 	if !ok {
 		return nil
 	}
-	a.drop(who)
-	if n := a.nodes[h.node]; n != nil {
-		return n.takeWaiting()
+	var keys []string
+	for _, n := range a.with(who, h) {
+		keys = append(keys, n.takeWaiting()...)
 	}
-	return nil
+	a.drop(who)
+	return keys
 }
 
 func (a *Allocator) record(who Holder, nodeName string, addrs []netip.Prefix) {
@@ -273,10 +314,11 @@ func (a *Allocator) drop(who Holder) {
 	if a.byKey[who.Key] = rest; len(rest) == 0 {
 		delete(a.byKey, who.Key)
 	}
-	if n := a.nodes[h.node]; n != nil {
+	for _, n := range a.with(who, h) {
 		n.vacate(who, h.addrs)
 		n.vacateMAC(who, h.mac)
 	}
+	delete(a.stranded, who)
 }
 
 // reset sets the subnets of the node and clears all holders.

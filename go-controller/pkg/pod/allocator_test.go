@@ -24,7 +24,12 @@ func who(name string) Holder { return Holder{Key: "ns/" + name, UID: "uid-" + na
 
 func allocate(t *testing.T, a *Allocator, name, want string) {
 	t.Helper()
-	addrs, err := a.Allocate(who(name), "n")
+	allocateOn(t, a, "n", name, want)
+}
+
+func allocateOn(t *testing.T, a *Allocator, node, name, want string) {
+	t.Helper()
+	addrs, err := a.Allocate(who(name), node)
 	if got := fmt.Sprint(addrs, err); got != want+" <nil>" {
 		t.Errorf("%s is given %s, want %s", name, got, want)
 	}

@@ -1,0 +1,42 @@
+package pod
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+)
+
+// The pods of a node that is gone keep their addresses until they are released, also where another node has got the subnet,
+// whether that was before or after.
+func TestSubnetOfGoneNode(t *testing.T) {
+	for _, first := range []bool{true, false} {
+		t.Run(fmt.Sprint("gone first ", first), func(t *testing.T) {
+			a := NewAllocator()
+			small := prefixes("10.0.0.0/29") // four pods
+			a.SetNode("n", small, nil)
+			allocate(t, a, "a", "[10.0.0.3/29]")
+			allocate(t, a, "b", "[10.0.0.4/29]")
+			if first {
+				a.SetNode("n", nil, nil)
+				a.SetNode("m", small, nil)
+			} else {
+				a.SetNode("m", small, nil)
+				a.SetNode("n", nil, nil)
+			}
+			allocateOn(t, a, "m", "c", "[10.0.0.5/29]")
+			allocateOn(t, a, "m", "d", "[10.0.0.6/29]")
+			if _, err := a.Allocate(who("e"), "m"); !errors.Is(err, ErrFull) {
+				t.Errorf("%v, want %v", err, ErrFull)
+			}
+			if keys := a.Release(who("a")); !slices.Equal(keys, []string{"ns/e"}) {
+				t.Errorf("when an address is free, %v are tried again", keys)
+			}
+			allocateOn(t, a, "m", "e", "[10.0.0.3/29]")
+			// The other pod gets an address where its node is back with another subnet.
+			a.SetNode("n", prefixes("10.9.0.0/24"), nil)
+			allocateOn(t, a, "n", "b", "[10.9.0.3/24]")
+			allocateOn(t, a, "m", "f", "[10.0.0.4/29]")
+		})
+	}
+}
