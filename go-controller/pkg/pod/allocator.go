@@ -121,19 +121,26 @@ func (a *Allocator) SetNode(name string, subnets []netip.Prefix, claims []Claim)
 // setSubnets sets the subnets of a node. Its holders keep what they have that is still valid there.
 func (a *Allocator) setSubnets(name string, n *node, subnets []netip.Prefix) {
 	n.reset(subnets)
+	macs := map[Holder]string{}
 	for who, h := range a.reserved {
 		if h.node != name {
 			continue
 		}
 		n.occupy(who, h.addrs)
-		if !n.holdsAny(who, h.addrs) {
+		switch {
+		case !n.holdsAny(who, h.addrs):
 			a.strand(who, h)
+		case h.mac != "":
+			macs[who] = h.mac
 		}
-		h.mac = "" // in the new subnets it may belong to another pod
+		h.mac = ""
 		a.reserved[who] = h
 	}
 	for who := range a.stranded {
 		n.occupy(who, a.reserved[who].addrs)
+	}
+	for who, mac := range macs { // in the new subnets they may belong to other holders
+		_ = a.keepMAC(who, mac)
 	}
 }
 
@@ -194,7 +201,8 @@ func (a *Allocator) Reserve(who Holder, nodeName string, addrs []netip.Prefix) e
 }
 
 // Allocate assigns a holder one address of each subnet of the node, with the same
-// host number if possible; the holder keeps addresses that it already has there.
+// host number if possible; the holder keeps addresses that it already has there, and with them
+// its MAC address, if that is possible: a running pod's interface has it.
 // If it returns ErrFull, the pod is recorded as waiting.
 func (a *Allocator) Allocate(who Holder, nodeName string) ([]netip.Prefix, error) {
 	a.mu.Lock()
@@ -207,29 +215,40 @@ func (a *Allocator) Allocate(who Holder, nodeName string) ([]netip.Prefix, error
 	if ok && h.node == nodeName && n.complete(who, h.addrs) {
 		return h.addrs, nil
 	}
-	addrs, ok := n.pick(n.of(who, h.addrs))
+	has := n.of(who, h.addrs)
+	addrs, ok := n.pick(has)
 	if !ok {
 		n.waiting[who.Key] = true
 		return nil, fmt.Errorf("%w: node %s", ErrFull, nodeName)
 	}
 	a.drop(who)
 	a.record(who, nodeName, addrs)
+	if len(has) > 0 {
+		if mac := cmp.Or(h.mac, macOf(h.addrs)); mac != macOf(addrs) {
+			_ = a.keepMAC(who, mac) // else it is derived from the addresses
+		}
+	}
 	return addrs, nil
 }
 
-// KeepMAC lets a holder keep a MAC address that is not derived from its addresses, if
-// no other pod on the node has it or can get it. This is for pods of
-// clusters without IPv4, where other implementations may derive it differently.
+// KeepMAC lets a holder keep a MAC address other than the one that it would get, if
+// no other pod on the node has it or can get it. Without IPv4, that is any: other
+// implementations may derive it differently. With IPv4, it is the one derived from the holder's IPv6 address, which
+// it has had since its node had no IPv4.
 func (a *Allocator) KeepMAC(who Holder, mac string) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	return a.keepMAC(who, mac)
+}
+
+func (a *Allocator) keepMAC(who Holder, mac string) error {
 	h, ok := a.reserved[who]
 	n := a.nodes[h.node]
 	if !ok || n == nil {
 		return fmt.Errorf("%w: %s has no address", ErrOutside, who.Key)
 	}
 	mac = strings.ToLower(mac)
-	if other, taken := n.macs[mac]; taken && other != who || !n.mayHaveMAC(mac) {
+	if other, taken := n.macs[mac]; taken && other != who || !n.mayHaveMAC(mac, h.addrs) {
 		return fmt.Errorf("%w: MAC address %s", ErrTaken, mac)
 	}
 	h.mac = mac

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/pod"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 )
 
@@ -63,5 +64,27 @@ func TestPodBeforeItsNode(t *testing.T) {
 	c.reconcile(ctl, "ns/a")
 	if got := c.port("a"); got != "10.244.1.3 fd00:10:244:2::3" {
 		t.Errorf("after the node's key, the port of the pod is %s", got)
+	}
+}
+
+// A running pod keeps its MAC address when its node gets IPv4 in addition: nobody changes that of its
+// interface. So it does with the next master.
+func TestRunningPodGetsIPv4(t *testing.T) {
+	c := newCluster(t)
+	c.addNode("n", "fd00:10:244:2::/64")
+	c.addPod("a", "n", reports("fd00:10:244:2::3"))
+	c.start(pod.Config{})
+	c.wait("a port", func() bool { return c.full("a") == "0a:58:00:00:00:03 fd00:10:244:2::3" })
+	c.setSubnets("n", "10.244.1.0/24", "fd00:10:244:2::/64")
+	const want = "0a:58:00:00:00:03 10.244.1.3 fd00:10:244:2::3"
+	c.wait("both addresses at the MAC address of the pod", func() bool { return c.full("a") == want })
+	c.addPod("b", "n")
+	c.wait("a port of the next pod", func() bool { return c.full("b") == "0a:58:0a:f4:01:04 10.244.1.4 fd00:10:244:2::4" })
+	c.stop()
+	writes := c.nb.Writes()
+	c.start(pod.Config{})
+	<-c.ctl.Attempted()
+	if got := c.full("a"); got != want || c.nb.Writes() != writes {
+		t.Errorf("after a restart with %d writes the port is %s", c.nb.Writes()-writes, got)
 	}
 }
