@@ -203,7 +203,7 @@ func (a *Allocator) Reserve(who Holder, nodeName string, addrs []netip.Prefix) e
 // Allocate assigns a holder one address of each subnet of the node, with the same
 // host number if possible; the holder keeps addresses that it already has there, and with them
 // its MAC address, if that is possible: a running pod's interface has it.
-// If it returns ErrFull, the pod is recorded as waiting.
+// If it returns ErrFull, the pod is recorded as waiting, and the addresses are those that it has already, if any.
 func (a *Allocator) Allocate(who Holder, nodeName string) ([]netip.Prefix, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -219,7 +219,7 @@ func (a *Allocator) Allocate(who Holder, nodeName string) ([]netip.Prefix, error
 	addrs, ok := n.pick(has)
 	if !ok {
 		n.waiting[who.Key] = true
-		return nil, fmt.Errorf("%w: node %s", ErrFull, nodeName)
+		return has, fmt.Errorf("%w: node %s", ErrFull, nodeName)
 	}
 	a.drop(who)
 	a.record(who, nodeName, addrs)

@@ -1,6 +1,11 @@
 package pod
 
-import "testing"
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+)
 
 // A pod keeps its MAC address when its node gets a subnet of the other family, or none for a while: that of a
 // running pod's interface does not change.
@@ -48,4 +53,26 @@ func TestMACInOtherSubnets(t *testing.T) {
 	allocate(t, a, "b", "[10.244.1.4/24 fd00::af4:103/112]")
 	mac("b", "")
 	allocate(t, a, "c", "[10.244.1.6/24 fd00::af4:6/112]")
+}
+
+// A pod keeps the address that it has if its node has no address of another family left.
+func TestFullSecondFamily(t *testing.T) {
+	a := NewAllocator()
+	a.SetNode("n", prefixes("fd00::/64"), nil)
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
+		if _, err := a.Allocate(who(name), "n"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a.SetNode("n", prefixes("10.0.0.0/29", "fd00::/64"), nil)
+	for name, want := range map[string]string{"a": "3", "b": "4", "c": "5", "d": "6"} {
+		allocate(t, a, name, "[10.0.0."+want+"/29 fd00::"+want+"/64]")
+	}
+	if addrs, err := a.Allocate(who("e"), "n"); !errors.Is(err, ErrFull) || fmt.Sprint(addrs) != "[fd00::7/64]" {
+		t.Errorf("the last one has %v, %v", addrs, err)
+	}
+	if keys := a.Release(who("a")); !slices.Equal(keys, []string{"ns/e"}) {
+		t.Errorf("when an address is free, %v are tried again", keys)
+	}
+	allocate(t, a, "e", "[10.0.0.3/29 fd00::7/64]")
 }

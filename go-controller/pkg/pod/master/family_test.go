@@ -2,6 +2,7 @@ package master
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
@@ -86,5 +87,45 @@ func TestRunningPodGetsIPv4(t *testing.T) {
 	<-c.ctl.Attempted()
 	if got := c.full("a"); got != want || c.nb.Writes() != writes {
 		t.Errorf("after a restart with %d writes the port is %s", c.nb.Writes()-writes, got)
+	}
+}
+
+// A running pod keeps its port if there is no address of the second family left for it. One that does not run yet
+// waits for an address.
+func TestRunningPodInFullFamily(t *testing.T) {
+	c := newCluster(t)
+	c.addNode("n", "fd00:10:244:2::/64")
+	c.start(pod.Config{})
+	for _, host := range []string{"3", "4", "5", "6", "7"} {
+		c.addPod("p"+host, "n", reports("fd00:10:244:2::"+host))
+		c.waitPort("p"+host, "fd00:10:244:2::"+host)
+	}
+	c.addPod("new", "n")
+	c.waitPort("new", "fd00:10:244:2::8")
+	c.setSubnets("n", "10.244.1.0/29", "fd00:10:244:2::/64") // four addresses
+	ports := func() (dual, single, none int) {
+		for _, name := range []string{"p3", "p4", "p5", "p6", "p7", "new"} {
+			switch strings.Count(c.full(name), " ") {
+			case 2:
+				dual++
+			case 1:
+				single++
+			default:
+				none++
+			}
+		}
+		return dual, single, none
+	}
+	c.wait("four pods to get a second address", func() bool { dual, _, _ := ports(); return dual == 4 })
+	c.waitEvent("NoAddressAvailable")
+	running := []string{"p3", "p4", "p5", "p6", "p7"}
+	c.wait("both other pods to be reconciled", func() bool {
+		_, single, none := ports()
+		return single+none == 2 && (c.port("new") == "-" || strings.Contains(c.port("new"), "10.244.1."))
+	})
+	for _, name := range running {
+		if c.port(name) == "-" {
+			t.Errorf("%s has no port", name)
+		}
 	}
 }

@@ -154,7 +154,9 @@ func (c *Controller) network(ctx context.Context, p *corev1.Pod, node *topology.
 	if err != nil {
 		c.Recorder.Eventf(p, corev1.EventTypeWarning, "NoAddressAvailable", "%v", err)
 		klog.InfoS("Cannot give pod an address", "pod", who.Key, "reason", err)
-		return nil, nil
+		if len(addrs) == 0 || !running(p) { // a pod that started without an address of a family would never get it
+			return nil, nil
+		}
 	}
 	network := pod.Network(addrs, node.Subnets)
 	if mac := c.alloc.MAC(who); mac != "" {
