@@ -76,6 +76,40 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// TestNextServer: a server that ends after the next one has started, as when its pod was deleted without grace, leaves
+// that one its socket.
+func TestNextServer(t *testing.T) {
+	l := newLab(t)
+	next := &Server{Config: l.server.Config, kube: l.kube, ovs: l.db, pods: l.server.pods, locks: newSandboxLocks(), ready: make(chan struct{}),
+		lost: make(chan struct{}, 1)}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended, nextEnded := make(chan error, 1), make(chan error, 1)
+	status := func() error {
+		return shim.Funcs().Status(&skel.CmdArgs{StdinData: pluginConf(l.server.Socket)})
+	}
+	// The next server's node is not ready, so its answer differs.
+	isNext := func() bool {
+		var failure *types.Error
+		return errors.As(status(), &failure) && failure.Code == cni.CodeNotReady
+	}
+	go func() { ended <- l.server.Run(ctx) }()
+	eventually.Succeeds(t, "the server to answer", status)
+	nextCtx, cancelNext := context.WithCancel(t.Context())
+	go func() { nextEnded <- next.Run(nextCtx) }()
+	eventually.True(t, "the next server to answer", isNext)
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if !isNext() {
+		t.Errorf("after the end of the former server: %v", status())
+	}
+	cancelNext()
+	if err := <-nextEnded; err != nil {
+		t.Error(err)
+	}
+}
+
 // TestConfFile: the runtime maps host ports once the node has the plugin for it, and the
 // file of an earlier ovnkube, which would have precedence, is removed.
 func TestConfFile(t *testing.T) {

@@ -154,10 +154,13 @@ func (s *Server) listen() (net.Listener, error) {
 	if err := os.Remove(s.Socket); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("remove the old CNI socket: %w", err)
 	}
-	listener, err := net.Listen("unix", s.Socket)
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: s.Socket, Net: "unix"})
 	if err != nil {
 		return nil, fmt.Errorf("listen at the CNI socket %s: %w", s.Socket, err)
 	}
+	// The socket at this path may be that of the next process by the time this one closes its own: an updated one may
+	// start before this one has ended.
+	listener.SetUnlinkOnClose(false)
 	if err := os.Chmod(s.Socket, 0o600); err != nil {
 		_ = listener.Close()
 		return nil, fmt.Errorf("protect the CNI socket %s: %w", s.Socket, err)
