@@ -45,6 +45,7 @@ func (p retryTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 		select {
 		case <-r.Context().Done():
 			timer.Stop()
+			p.unlisted.forget(r.URL.Path) // the informer has stopped: nobody waits for an answer any more
 			return nil, err
 		case <-timer.C:
 		}
@@ -90,6 +91,16 @@ func (u *unlisted) note(path string, response *http.Response, err error) {
 		err = errors.New(response.Status)
 	}
 	kind.Set(waits.Wait{Part: "informers", Object: path, For: "an answer of the API server", Reason: waits.ReasonAPIServer}, err)
+}
+
+// forget ends the wait for a kind.
+func (u *unlisted) forget(path string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if kind := u.kinds[path]; kind != nil {
+		kind.Set(waits.Wait{}, nil)
+		delete(u.kinds, path)
+	}
 }
 
 // isContinuation reports whether a request continues an informer: a watch, or a list

@@ -125,19 +125,24 @@ func (a answers) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: code, Status: fmt.Sprint(code, " ", http.StatusText(code)), Body: http.NoBody}, nil
 }
 
-// TestPatientEnds: a request ends with its context.
+// TestPatientEnds: a request ends with its context, and so does what is reported to wait for its answer.
 func TestPatientEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		server := &outage{until: time.Now().Add(time.Hour)}
 		began := time.Now()
-		response, err := retryTransport{server, &unlisted{}}.RoundTrip(request(ctx, t, http.MethodGet, "/api/v1/pods?watch=true"))
+		response, err := retryTransport{server, &unlisted{}}.RoundTrip(request(ctx, t, http.MethodGet, "/api/v1/namespaces/ended/pods?watch=true"))
 		if err == nil {
 			t.Errorf("answered: %v", response.Body.Close())
 		}
 		if took := time.Since(began); took != time.Minute {
 			t.Errorf("it ended after %s", took)
+		}
+		for _, w := range waits.All() {
+			if w.Object == "/api/v1/namespaces/ended/pods" {
+				t.Errorf("after its informer has stopped: %s", w)
+			}
 		}
 	})
 }
