@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/informers/core"
@@ -62,6 +61,9 @@ func (f podFactory) pods(cs kubernetes.Interface, resync time.Duration) cache.Sh
 	return cache.NewSharedIndexInformer(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			list, err := pods.List(ctx, options(o))
+			if o.Continue == "" {
+				m.beginList()
+			}
 			if err == nil {
 				m.list(list)
 			}
@@ -82,24 +84,26 @@ func (f podFactory) pods(cs kubernetes.Interface, resync time.Duration) cache.Sh
 type mirrors struct {
 	mu      sync.Mutex
 	absent  map[string]absent
-	started map[string]started // by key
-	version string             // of the latest event; a delayed deletion event must not have an older one
+	started map[string]*corev1.Pod // those that the kubelet has reported as started, by key
+	listed  map[string]bool        // the keys in the pages of the current list
+	version string                 // of the latest event; a delayed deletion event must not have an older one
 }
 
 func newMirrors() *mirrors {
-	return &mirrors{absent: map[string]absent{}, started: map[string]started{}}
-}
-
-// started is a static pod that the kubelet has reported as started.
-type started struct {
-	uid    types.UID // of the pod
-	status corev1.PodStatus
+	return &mirrors{absent: map[string]absent{}, started: map[string]*corev1.Pod{}, listed: map[string]bool{}}
 }
 
 // absent is a deleted mirror pod.
 type absent struct {
 	pod   *corev1.Pod
 	until time.Time
+}
+
+// beginList is called before the first page of a list.
+func (m *mirrors) beginList() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	clear(m.listed)
 }
 
 // list adds the absent mirror pods to the last page of a list, and forgets those that
@@ -111,14 +115,52 @@ func (m *mirrors) list(page *corev1.PodList) {
 		m.note(&page.Items[i])
 		page.Items[i] = *m.known(&page.Items[i])
 		delete(m.absent, PodKey(&page.Items[i]))
+		m.listed[PodKey(&page.Items[i])] = true
 	}
 	if page.Continue != "" {
 		return
 	}
 	m.version = page.ResourceVersion
+	m.miss(m.listed)
+	clear(m.listed)
 	for _, a := range m.absent {
 		page.Items = append(page.Items, *a.pod.DeepCopy())
 	}
+}
+
+// miss records the mirror pods that are not present any more, although no event reported their deletion: it was missed
+// between two watches, as after a restart of the API server; mu is held.
+func (m *mirrors) miss(present map[string]bool) {
+	for key, p := range m.started {
+		if _, known := m.absent[key]; known || present[key] {
+			continue
+		}
+		if finished(p) {
+			delete(m.started, key)
+			continue
+		}
+		m.absent[key] = absent{p, time.Now().Add(MirrorGrace)}
+	}
+}
+
+// initial handles an event of a watch that starts with all existing objects, and notes which are present. It reports
+// whether more of them follow; if not, it returns the events of the absent mirror pods.
+func (m *mirrors) initial(e watch.Event, present map[string]bool) (absents []watch.Event, more bool) {
+	p, ok := e.Object.(*corev1.Pod)
+	switch {
+	case !ok:
+		return nil, true
+	case e.Type != watch.Bookmark:
+		present[PodKey(p)] = true
+		return nil, true
+	case p.Annotations[metav1.InitialEventsAnnotationKey] != "true":
+		return nil, true
+	}
+	m.mu.Lock()
+	m.version = p.ResourceVersion
+	m.miss(present)
+	m.mu.Unlock()
+	return m.events(watch.Added, func(absent) bool { return true }), false
 }
 
 // watch forwards the events of w, but delays deletions of mirror pods. A watch
@@ -142,11 +184,17 @@ func (m *mirrors) watch(w watch.Interface, initial bool) watch.Interface {
 		if initial && !send(m.events(watch.Added, func(absent) bool { return true })...) {
 			return
 		}
+		present := map[string]bool{}
 		for {
 			due, stop := m.timer()
 			var more bool
 			select {
 			case e, ok := <-w.ResultChan():
+				if ok && initial {
+					var absents []watch.Event
+					absents, initial = m.initial(e, present)
+					ok = send(absents...)
+				}
 				if more = ok; ok && !m.withhold(&e) {
 					more = send(e)
 				}
@@ -180,7 +228,7 @@ func (m *mirrors) withhold(e *watch.Event) bool {
 	m.note(p)
 	p = m.known(p)
 	e.Object = p
-	if e.Type != watch.Deleted || !IsMirror(p) || finished(p) || m.started[key].uid != PodUID(p) {
+	if e.Type != watch.Deleted || !IsMirror(p) || finished(p) || !m.isOf(key, p) {
 		delete(m.absent, key)
 		if e.Type == watch.Deleted {
 			delete(m.started, key)
@@ -197,17 +245,28 @@ func (m *mirrors) withhold(e *watch.Event) bool {
 // the annotation of a mirror pod that no kubelet runs, and its address would be kept after its deletion:
 // therefore the status is checked, which only the kubelet writes and users do not.
 func (m *mirrors) note(p *corev1.Pod) {
-	if IsMirror(p) && p.Status.StartTime != nil {
-		m.started[PodKey(p)] = started{PodUID(p), p.Status}
+	switch {
+	case !IsMirror(p):
+		delete(m.started, PodKey(p))
+	case p.Status.StartTime != nil:
+		p = p.DeepCopy() // receivers of the event may reduce it, and a page of a list is large
+		p.ManagedFields = nil
+		m.started[PodKey(p)] = p
 	}
+}
+
+// isOf reports whether a pod is a mirror pod of the static pod that has started with a key; mu is held.
+func (m *mirrors) isOf(key string, p *corev1.Pod) bool {
+	s, ok := m.started[key]
+	return ok && IsMirror(p) && PodUID(s) == PodUID(p)
 }
 
 // known returns a pod completed with its known status; mu is held. A recreated mirror pod has no status
 // at first, while the static pod keeps running.
 func (m *mirrors) known(p *corev1.Pod) *corev1.Pod {
-	if s, ok := m.started[PodKey(p)]; ok && IsMirror(p) && p.Status.StartTime == nil && s.uid == PodUID(p) {
+	if key := PodKey(p); p.Status.StartTime == nil && m.isOf(key, p) {
 		p = p.DeepCopy()
-		p.Status = *s.status.DeepCopy()
+		p.Status = *m.started[key].Status.DeepCopy()
 	}
 	return p
 }
