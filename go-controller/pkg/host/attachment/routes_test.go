@@ -29,7 +29,7 @@ func TestRouteNeedsAnother(t *testing.T) {
 		if _, err := AddRoutes(move[1], move[0], want); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Strip(move[0]); err != nil {
+		if _, err := Strip(move[0], want); err != nil {
 			t.Fatal(err)
 		}
 		if got := routes(ns, move[1]); got != text {
