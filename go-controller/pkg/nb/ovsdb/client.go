@@ -28,9 +28,13 @@ const (
 	minBackoff = 50 * time.Millisecond
 	maxBackoff = 5 * time.Second
 	// clusterBackoff is the maximum with several members: a new leader is elected within a
-	// second or two.
+	// second or two. It does not apply after a copy of the rows failed: a copy keeps a server with many rows busy for seconds, and
+	// if it leads, its cluster may elect another one meanwhile.
 	clusterBackoff = time.Second
 )
+
+// maxCopies bounds how many copies of the rows are received at the same time. One may be from a server that hangs.
+const maxCopies = 2
 
 // openTimeout bounds one attempt, including the initial copy of the rows.
 const openTimeout = 2 * time.Minute
@@ -44,6 +48,7 @@ type Client struct {
 	cfg       Config
 	clustered bool // the address has several members
 	tables    *tableIndex
+	copies    chan struct{}   // has an element for each copy of the rows that is being received
 	ctx       context.Context // ends with Close
 	cancel    context.CancelFunc
 	stopped   chan struct{}
@@ -76,7 +81,7 @@ func Connect(ctx context.Context, cfg Config) (*Client, error) {
 		return nil, fmt.Errorf("connect to %s: ssl needs a private key, a certificate and a CA certificate", cfg.Address)
 	}
 	c := &Client{
-		cfg: cfg.withDefaults(), clustered: len(endpoints) > 1, tables: newTableIndex(),
+		cfg: cfg.withDefaults(), clustered: len(endpoints) > 1, tables: newTableIndex(), copies: make(chan struct{}, maxCopies),
 		changed: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
@@ -138,10 +143,7 @@ func (c *Client) run() {
 	defer lost.Set(waits.Wait{}, nil)
 	wait := waits.Wait{Part: "northbound", For: "a connection to " + c.cfg.Address, Reason: waits.ReasonDatabase}
 	lost.Set(wait, errors.New("not connected yet"))
-	backoff, limit := minBackoff, maxBackoff
-	if c.clustered {
-		limit = clusterBackoff
-	}
+	backoff := minBackoff
 	for c.ctx.Err() == nil {
 		s, err := c.open()
 		if err != nil {
@@ -152,7 +154,7 @@ func (c *Client) run() {
 			case <-time.After(backoff/2 + rand.N(backoff/2)):
 			case <-c.ctx.Done():
 			}
-			backoff = min(2*backoff, limit)
+			backoff = min(2*backoff, c.backoffLimit(err))
 			continue
 		}
 		backoff = minBackoff
@@ -180,7 +182,15 @@ func (c *Client) run() {
 func (c *Client) open() (*session, error) {
 	ctx, cancel := context.WithTimeout(c.ctx, openTimeout)
 	defer cancel()
-	return openSession(ctx, c.cfg, c.tables, dispatcher{c})
+	return openSession(ctx, c.cfg, c.tables, dispatcher{c}, c.copies)
+}
+
+// backoffLimit returns the maximum of the delay after an attempt that failed.
+func (c *Client) backoffLimit(err error) time.Duration {
+	if c.clustered && !errors.Is(err, errCopy) {
+		return clusterBackoff
+	}
+	return maxBackoff
 }
 
 func (c *Client) publish(s *session, err error) {

@@ -113,15 +113,20 @@ func (t *target) try(ctx context.Context, endpoint string) (*connection, error) 
 // only reports whether there is a single server.
 func (t *target) only() bool { return len(t.endpoints) == 1 }
 
-// alive returns an error if a connection whose server is silent is to end. If there can be another server, it is. Otherwise
+// alive returns an error if a connection whose server is silent is to end. If there can be another server, it is, unless the server
+// sends a copy of the rows, which takes seconds if there are many: another server would have to do the same. Otherwise
 // the server may just be busy, such as with ovn-northd's first transaction in a large cluster: then a new connection would not
 // be answered earlier, and its copy of the rows would keep the server busy for longer. So the connection ends if a new
 // one is answered and it is not, as after a cut in the network.
 func (t *target) alive(c *connection) error {
+	limit := dataTimeout
 	if !t.only() || c.clustered {
-		return errSilent
+		if c.copies.Load() == 0 {
+			return errSilent
+		}
+		limit = copyTimeout
 	}
-	limited, cancel := context.WithTimeout(c.ctx, dataTimeout)
+	limited, cancel := context.WithTimeout(c.ctx, limit)
 	defer cancel()
 	for limited.Err() == nil {
 		ctx, cancel := context.WithTimeout(limited, t.probeInterval)
@@ -223,7 +228,7 @@ func Dial(ctx context.Context, m model.ClientDBModel, cfg Config) (_ *Connection
 
 // Monitor requests rows and waits until the cache has them, until ctx or the connection ends.
 func (c *Connection) Monitor(ctx context.Context, m *client.Monitor) (client.MonitorCookie, error) {
-	return c.connection.monitor(ctx, m)
+	return c.connection.monitor(ctx, m, func() {})
 }
 
 // Lost is closed when the connection has ended.

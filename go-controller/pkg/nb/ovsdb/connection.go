@@ -33,6 +33,7 @@ type connection struct {
 	watch     *stateWatch
 	data      client.Client
 	guard     *replica.Guard
+	copies    atomic.Int32 // copies of rows that the server still sends
 	// attempts are the other ones that were made together with this one; tests wait for them.
 	attempts *sync.WaitGroup
 }
@@ -118,11 +119,13 @@ func echo(ctx context.Context, one client.Client) error {
 
 // monitor fills the cache. It returns when the connection ends, too, which the library's call may not
 // notice, and does not interrupt that call, whose answer may be arriving. If the cache becomes
-// incomplete later, the connection ends.
-func (c *connection) monitor(ctx context.Context, m *client.Monitor) (client.MonitorCookie, error) {
+// incomplete later, the connection ends. done is called when that call has returned.
+func (c *connection) monitor(ctx context.Context, m *client.Monitor, done func()) (client.MonitorCookie, error) {
 	if err := c.limit(m); err != nil {
+		done()
 		return client.MonitorCookie{}, err
 	}
+	c.copies.Add(1)
 	type result struct {
 		cookie client.MonitorCookie
 		err    error
@@ -131,8 +134,10 @@ func (c *connection) monitor(ctx context.Context, m *client.Monitor) (client.Mon
 	filled := make(chan result, 1)
 	go func() {
 		defer cancel()
+		defer done()
 		cookie, err := c.data.Monitor(limited, m)
 		c.guard.Filled()
+		c.copies.Add(-1)
 		filled <- result{cookie, err}
 	}()
 	select {
@@ -171,6 +176,9 @@ func (c *connection) limit(m *client.Monitor) error {
 // dataTimeout bounds the answer of a database. It answers only after the copy of its rows, if one was
 // requested, and a clustered database only once it has committed what others wrote.
 const dataTimeout = openTimeout
+
+// copyTimeout bounds how long a member of a cluster may be silent while it sends a copy of the rows.
+const copyTimeout = 30 * time.Second
 
 // probe ends the connection when the server, or its database, does not answer in time and alive does not
 // return nil either.

@@ -3,6 +3,7 @@ package ovsdb
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net"
 	"os"
@@ -11,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ovn-org/libovsdb/cache"
+	"github.com/ovn-org/libovsdb/client"
 	"github.com/ovn-org/libovsdb/model"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
@@ -188,6 +191,88 @@ func TestBusyServer(t *testing.T) {
 		t.Error(err)
 	}
 	eventually.True(t, "the connection to stay", func() bool { return c.connection.ctx.Err() == nil }, eventually.Stays(2*interval))
+}
+
+// TestBusyWithCopy: a member of a cluster is silent for several probe intervals while it sends a copy of the rows, as it
+// is with many of them. The connection stays: another member would have to do the same. Afterwards it ends as any other.
+func TestBusyWithCopy(t *testing.T) {
+	t.Parallel()
+	const interval = 200 * time.Millisecond // in three of them no member misses an election
+	cluster := ovsdbtest.StartCluster(t, 3)
+	leader := cluster.Leader()
+	follower := cluster.Servers[slices.IndexFunc(cluster.Servers, func(s *ovsdbtest.Server) bool { return s != leader })]
+	c, err := dialAny(t, follower.Socket(), interval)
+	if err != nil {
+		t.Fatal(err)
+	}
+	follower.Freeze()
+	t.Cleanup(follower.Thaw)
+	copied := make(chan error, 1)
+	go func() {
+		_, err := c.Monitor(t.Context(), c.NewMonitor(client.WithTable(&dialed{})))
+		copied <- err
+	}()
+	select {
+	case <-c.Lost():
+		t.Error("the connection ended")
+	case <-time.After(3 * interval):
+	}
+	follower.Thaw()
+	if err := eventually.Receive(t, "the copy", copied); err != nil {
+		t.Error(err)
+	}
+	if n := c.connection.copies.Load(); n != 0 {
+		t.Errorf("%d copies are still awaited", n)
+	}
+	if t.Failed() {
+		return
+	}
+	follower.Freeze()
+	eventually.Receive(t, "the end of the connection", c.Lost())
+}
+
+// TestCopies: a session does not ask for a copy of the rows while others are still received, as from servers that hang.
+func TestCopies(t *testing.T) {
+	t.Parallel()
+	s := ovsdbtest.StartNB(t)
+	copies := make(chan struct{}, maxCopies)
+	open := func(ctx context.Context) error {
+		session, err := openSession(ctx, Config{Address: s.Socket()}.withDefaults(), newTableIndex(), &cache.EventHandlerFuncs{}, copies)
+		if err == nil {
+			session.end(errLost)
+		}
+		return err
+	}
+	if err := open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for range maxCopies {
+		select {
+		case copies <- struct{}{}:
+		default:
+			t.Fatal("a copy that has been received is still counted")
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if err := open(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("one more than allowed: %v", err)
+	}
+	<-copies
+	if err := open(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestBackoffAfterCopy: attempts become rare if copies fail, also where other failures are retried soon.
+func TestBackoffAfterCopy(t *testing.T) {
+	c := &Client{clustered: true}
+	if limit := c.backoffLimit(errLost); limit != clusterBackoff {
+		t.Errorf("after a loss at most %s", limit)
+	}
+	if limit := c.backoffLimit(fmt.Errorf("%w of a: %w", errCopy, errLost)); limit != maxBackoff {
+		t.Errorf("after a copy at most %s", limit)
+	}
 }
 
 // TestSilentConnection: a connection to the only server is not answered any more, but a new one is.

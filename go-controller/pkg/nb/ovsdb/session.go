@@ -30,9 +30,13 @@ type session struct {
 	fence *ovsdb.Operation
 }
 
+// errCopy means that a session ended before its cache was complete.
+var errCopy = errors.New("copy the rows")
+
 // openSession connects to the leader of the database's cluster and fills the cache. events receives
-// the events of the cache from then on; homes gets the tables in which features have rows by then.
-func openSession(ctx context.Context, cfg Config, homes *tableIndex, events cache.EventHandler) (_ *session, err error) {
+// the events of the cache from then on; homes gets the tables in which features have rows by then. Each copy of the rows takes a
+// place in copies until the library has stopped to read it, which may be later than the end of the session.
+func openSession(ctx context.Context, cfg Config, homes *tableIndex, events cache.EventHandler, copies chan struct{}) (_ *session, err error) {
 	dbModel, err := databaseModel()
 	if err != nil {
 		return nil, err
@@ -72,8 +76,15 @@ func openSession(ctx context.Context, cfg Config, homes *tableIndex, events cach
 		m.Tables = append(m.Tables, client.TableMonitor{Table: t.Name, Fields: t.monitored()})
 	}
 	m.Tables = append(m.Tables, globalMonitor)
-	if _, err = s.monitor(ctx, m); err != nil {
-		return nil, fmt.Errorf("monitor %s: %w", s.endpoint, err)
+	select {
+	case copies <- struct{}{}:
+	case <-s.ctx.Done():
+		return nil, context.Cause(s.ctx)
+	case <-ctx.Done():
+		return nil, fmt.Errorf("wait for the end of earlier copies of the rows: %w", ctx.Err())
+	}
+	if _, err = s.monitor(ctx, m, func() { <-copies }); err != nil {
+		return nil, fmt.Errorf("%w of %s: %w", errCopy, s.endpoint, err)
 	}
 	if s.ctx.Err() != nil {
 		return nil, context.Cause(s.ctx)
