@@ -37,10 +37,13 @@ func (m Member) Lead(ctx context.Context, secure *tls.Config) error {
 	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove the socket of an earlier process: %w", err)
 	}
-	listener, err := net.Listen("unix", name)
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: name, Net: "unix"})
 	if err != nil {
 		return fmt.Errorf("listen at the socket for the leader: %w", err)
 	}
+	// The socket of this name may be that of the next process by the time this one closes its own: the next pod may start
+	// before this one has ended.
+	listener.SetUnlinkOnClose(false)
 	stop := context.AfterFunc(ctx, func() { _ = listener.Close() })
 	defer stop()
 	var running sync.WaitGroup

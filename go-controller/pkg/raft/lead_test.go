@@ -2,7 +2,11 @@ package raft
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"net"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -51,6 +55,46 @@ func TestLead(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
+}
+
+// TestNextLead: a process that ends after the next one has started, as when its pod was deleted without grace, leaves that
+// one its socket.
+func TestNextLead(t *testing.T) {
+	t.Parallel()
+	m := newCluster(t).member(0)
+	inode := func() (fs.FileInfo, error) { return os.Stat(m.Database.LeaderSocket) }
+	start := func(before fs.FileInfo) (end func()) {
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- m.Lead(ctx, nil) }()
+		eventually.Succeeds(t, "the socket", func() error {
+			now, err := inode()
+			if err == nil && before != nil && os.SameFile(before, now) {
+				err = errors.New("it is that of before")
+			}
+			return err
+		})
+		return func() {
+			cancel()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	end := start(nil)
+	first, err := inode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	endNext := start(first)
+	end()
+	c, err := net.Dial("unix", m.Database.LeaderSocket)
+	if err != nil {
+		t.Errorf("after the end of the former process: %v", err)
+	} else {
+		c.Close()
+	}
+	endNext()
 }
 
 // start runs an OVN program until the test ends.
