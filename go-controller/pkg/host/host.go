@@ -36,6 +36,12 @@ type Reducer[K comparable, V any] interface {
 	Reduce(union map[K]V)
 }
 
+// Overlapper is a Kernel whose objects may exist beside the ones that they replace under another key.
+// Set adds such objects before it deletes others, so that packets never find neither of them.
+type Overlapper interface {
+	MayOverlap() bool
+}
+
 // Protocol marks our ip rules and routes (RTA_PROTOCOL, FRA_PROTOCOL): 79, the letter O, which no
 // routing daemon uses. "ip route show proto 79" shows them.
 const Protocol = 79

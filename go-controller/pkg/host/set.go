@@ -217,7 +217,19 @@ func (s *Set[K, V]) Repaired() uint64 { return s.repaired.Load() }
 // link route to its gateway).
 func (s *Set[K, V]) diff(ctx context.Context, union, have map[K]V, mayDelete func(K) bool) map[K]error {
 	failed := map[K]error{}
-	for _, k := range slices.Backward(ordered(have)) { // in reverse order of adding
+	if o, ok := s.kernel.(Overlapper); ok && o.MayOverlap() {
+		s.put(ctx, union, have, failed)
+		s.remove(ctx, union, have, mayDelete, failed)
+		return failed
+	}
+	s.remove(ctx, union, have, mayDelete, failed)
+	s.put(ctx, union, have, failed)
+	return failed
+}
+
+// remove deletes what is not wanted, in reverse order of adding, and notes what fails.
+func (s *Set[K, V]) remove(ctx context.Context, union, have map[K]V, mayDelete func(K) bool, failed map[K]error) {
+	for _, k := range slices.Backward(ordered(have)) {
 		if _, ok := union[k]; ok || !mayDelete(k) {
 			continue
 		}
@@ -225,6 +237,10 @@ func (s *Set[K, V]) diff(ctx context.Context, union, have map[K]V, mayDelete fun
 			failed[k] = fmt.Errorf("delete %s %v: %w", s.name, k, err)
 		}
 	}
+}
+
+// put writes what is missing or differs, and notes what fails.
+func (s *Set[K, V]) put(ctx context.Context, union, have map[K]V, failed map[K]error) {
 	var todo []K
 	for _, k := range ordered(union) {
 		if old, ok := have[k]; !ok || !s.equal(union[k], old) {
@@ -236,7 +252,7 @@ func (s *Set[K, V]) diff(ctx context.Context, union, have map[K]V, mayDelete fun
 		var again []K
 		for _, k := range todo {
 			old, exists := have[k]
-			if err := s.put(ctx, k, union[k], old, exists); err != nil {
+			if err := s.putOne(ctx, k, union[k], old, exists); err != nil {
 				failed[k] = fmt.Errorf("add %s %v: %w", s.name, k, err)
 				again = append(again, k)
 				continue
@@ -246,11 +262,10 @@ func (s *Set[K, V]) diff(ctx context.Context, union, have map[K]V, mayDelete fun
 		}
 		todo = again
 	}
-	return failed
 }
 
-// put writes one object that is missing or differs.
-func (s *Set[K, V]) put(ctx context.Context, k K, value, old V, exists bool) error {
+// putOne writes one object that is missing or differs.
+func (s *Set[K, V]) putOne(ctx context.Context, k K, value, old V, exists bool) error {
 	if !exists {
 		return s.kernel.Add(ctx, k, value)
 	}

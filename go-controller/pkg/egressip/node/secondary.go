@@ -154,7 +154,8 @@ func (c *Controller) dropLeft(ctx context.Context, e *v1.EgressIP, after state) 
 }
 
 // enter programs the target state of an EgressIP on the host: first the state that traffic
-// needs, and last the addresses, which attract it.
+// needs, and last the addresses, which attract it. What ip rules need is in place before they route pods there,
+// and stays until none does: otherwise pods would leave in between with an address of the host.
 func (c *Controller) enter(ctx context.Context, key string, before state, next linkState) error {
 	if before.host.Empty() && next.host.Empty() && !before.incomplete {
 		return nil
@@ -170,13 +171,15 @@ func (c *Controller) enter(ctx context.Context, key string, before state, next l
 	if err := c.deps.Record.Set(ctx, key, next.record, true); err != nil {
 		return err
 	}
+	routes, rules := both(next.host, before.host)
 	// A route may depend on another one, so errors do not stop the following steps.
-	err := errors.Join(
-		k.Settings.Apply(ctx, contributor, next.host.Settings),
-		k.Routes.Apply(ctx, contributor, next.host.Routes),
-		k.IPRules.Apply(ctx, contributor, next.host.IPRules),
-		k.Chains.Apply(ctx, contributor, next.host.Rules),
-	)
+	err := errors.Join(k.Settings.Apply(ctx, contributor, next.host.Settings), k.Routes.Apply(ctx, contributor, routes))
+	if failed := k.Chains.Apply(ctx, contributor, rules); failed != nil {
+		return fmt.Errorf("program EgressIP %s: %w", key, errors.Join(err, failed))
+	}
+	if err = errors.Join(err, k.IPRules.Apply(ctx, contributor, next.host.IPRules)); err == nil {
+		err = errors.Join(k.Chains.Apply(ctx, contributor, next.host.Rules), k.Routes.Apply(ctx, contributor, next.host.Routes))
+	}
 	c.forwardReleased(ctx, key, before.host.HandOn, next.host.HandOn)
 	if err == nil {
 		err = k.Addrs.Apply(ctx, contributor, next.host.Addrs)
@@ -188,6 +191,22 @@ func (c *Controller) enter(ctx context.Context, key string, before state, next l
 		return err
 	}
 	return c.deps.Record.Set(ctx, key, next.record, false)
+}
+
+// both returns the routes and rules of two states. Those of the first one take precedence.
+func both(now, before egressip.HostState) (map[host.Route]host.Hop, host.Rules) {
+	routes, rules := maps.Clone(before.Routes), host.Rules{}
+	if routes == nil {
+		routes = map[host.Route]host.Hop{}
+	}
+	maps.Copy(routes, now.Routes)
+	maps.Copy(rules, now.Rules)
+	for chain, list := range before.Rules {
+		rules[chain] = slices.Concat(now.Rules[chain], slices.DeleteFunc(slices.Clone(list), func(r host.Rule) bool {
+			return slices.Contains(now.Rules[chain], r)
+		}))
+	}
+	return routes, rules
 }
 
 // forwardReleased forwards packets of other nodes' connections to those nodes. A kernel may

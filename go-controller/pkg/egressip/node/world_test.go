@@ -89,6 +89,7 @@ func newWorld(t *testing.T, objects ...runtime.Object) *world {
 	w.addrs = hostfake.NewKernel(map[host.Address]host.AddressUse{})
 	w.routes = hostfake.NewKernel(map[host.Route]host.Hop{})
 	w.ipRules = hostfake.NewKernel(map[host.IPRule]struct{}{})
+	w.ipRules.Overlap = true
 	w.settings = hostfake.NewKernel(map[string]string{})
 	w.chains = hostfake.NewChains(egressip.Chains(topology.Families))
 	w.networks = []host.Network{

@@ -19,6 +19,8 @@ type Kernel[K comparable, V any] struct {
 	// Fail, if set, is called before each "list", "add" and "delete"; an error makes the operation
 	// fail without effect.
 	Fail func(op string, key K) error
+	// Overlap is the answer of MayOverlap.
+	Overlap bool
 
 	mu      sync.Mutex
 	objects map[K]V
@@ -73,6 +75,9 @@ func (k *Kernel[K, V]) Delete(_ context.Context, key K, _ V) error {
 	k.writes++
 	return nil
 }
+
+// MayOverlap implements host.Overlapper.
+func (k *Kernel[K, V]) MayOverlap() bool { return k.Overlap }
 
 // Objects returns all objects.
 func (k *Kernel[K, V]) Objects() map[K]V {

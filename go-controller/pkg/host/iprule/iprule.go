@@ -37,12 +37,19 @@ var priorities = map[int]bool{
 // Kernel reads and writes ip rules in the network namespace of the caller.
 type Kernel struct{}
 
-var _ host.Kernel[host.IPRule, struct{}] = Kernel{}
+var (
+	_ host.Kernel[host.IPRule, struct{}] = Kernel{}
+	_ host.Overlapper                    = Kernel{}
+)
 
 // NewSet returns the Set of a node's ip rules.
 func NewSet() *host.Set[host.IPRule, struct{}] {
 	return host.NewSet("ip rules", Kernel{}, func(struct{}, struct{}) bool { return true })
 }
+
+// MayOverlap implements host.Overlapper: of two rules with the same priority, the older one takes
+// precedence until it is deleted.
+func (Kernel) MayOverlap() bool { return true }
 
 // protocols are the numbers of the protocols that rules can match.
 var protocols = map[string]int{"tcp": unix.IPPROTO_TCP, "udp": unix.IPPROTO_UDP, "sctp": unix.IPPROTO_SCTP}
