@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -66,7 +67,24 @@ func TestNothingEscapesBetween(t *testing.T) {
 				t.Errorf("%s: the pod leaves by the main table", *step.Load())
 			}
 		}
-		w.routes.Fail = func(string, host.Route) error { check(); return nil }
+		// The kernel removes the routes of a link that goes down, and refuses others.
+		var down atomic.Value
+		down.Store("")
+		goDown := func(link string) {
+			down.Store(link)
+			for r := range w.routes.Objects() {
+				if r.Link == link {
+					w.routes.Drop(r)
+				}
+			}
+		}
+		w.routes.Fail = func(op string, r host.Route) error {
+			check()
+			if op == "add" && r.Link != "" && r.Link == down.Load() {
+				return syscall.ENETDOWN
+			}
+			return nil
+		}
 		w.ipRules.Fail = func(string, host.IPRule) error { check(); return nil }
 		w.chains.Fail = func(contributor string) error {
 			check()
@@ -86,9 +104,18 @@ func TestNothingEscapesBetween(t *testing.T) {
 			do   func()
 		}{
 			{"at the start", func() { w.start(); w.saysEventually("prod", self+" 10.10.10.5") }},
-			{"link lost", func() { w.setNetworks(w.networks[0]); w.saysEventually("prod", self) }},
-			{"link created again", func() { w.setNetworks(w.networks[0], again); w.saysEventually("prod", self+" 10.10.10.5") }},
-			{"another link", func() { w.setNetworks(w.networks[0], another); has("from 10.244.1.3 lookup 1333"); lacks("dummy") }},
+			{"link lost", func() { goDown("dummy"); w.setNetworks(w.networks[0]); w.saysEventually("prod", self) }},
+			{"link created again", func() {
+				down.Store("")
+				w.setNetworks(w.networks[0], again)
+				w.saysEventually("prod", self+" 10.10.10.5")
+			}},
+			{"another link", func() {
+				goDown("dummy")
+				w.setNetworks(w.networks[0], another)
+				has("from 10.244.1.3 lookup 1333")
+				lacks("dummy")
+			}},
 			{"one more pod", func() { w.pod("red", "more", "10.244.2.7/24"); has("from 10.244.2.7 lookup 1333") }},
 			{"one pod less", func() { w.port("red", "more", ""); lacks("10.244.2.7") }},
 			{"one more pod while iptables is locked", func() {

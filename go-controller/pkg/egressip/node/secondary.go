@@ -171,14 +171,24 @@ func (c *Controller) enter(ctx context.Context, key string, before state, next l
 	if err := c.deps.Record.Set(ctx, key, next.record, true); err != nil {
 		return err
 	}
+	// What only the former state has may be impossible to write (routes of a link that is down), which
+	// the kernel did to it already. What the next state has is written again below.
 	routes, rules := both(next.host, before.host)
-	// A route may depend on another one, so errors do not stop the following steps.
-	err := errors.Join(k.Settings.Apply(ctx, contributor, next.host.Settings), k.Routes.Apply(ctx, contributor, routes))
-	if failed := k.Chains.Apply(ctx, contributor, rules); failed != nil {
-		return fmt.Errorf("program EgressIP %s: %w", key, errors.Join(err, failed))
+	if err := k.Routes.Apply(ctx, contributor, routes); err != nil {
+		klog.V(2).InfoS("Cannot write all former and next routes", "egressIP", key, "err", err)
 	}
-	if err = errors.Join(err, k.IPRules.Apply(ctx, contributor, next.host.IPRules)); err == nil {
-		err = errors.Join(k.Chains.Apply(ctx, contributor, next.host.Rules), k.Routes.Apply(ctx, contributor, next.host.Routes))
+	if err := k.Chains.Apply(ctx, contributor, rules); err != nil {
+		return fmt.Errorf("program EgressIP %s: %w", key, err)
+	}
+	err := errors.Join(
+		k.Settings.Apply(ctx, contributor, next.host.Settings),
+		k.IPRules.Apply(ctx, contributor, next.host.IPRules),
+	)
+	if err == nil {
+		err = errors.Join(
+			k.Chains.Apply(ctx, contributor, next.host.Rules),
+			k.Routes.Apply(ctx, contributor, next.host.Routes),
+		)
 	}
 	c.forwardReleased(ctx, key, before.host.HandOn, next.host.HandOn)
 	if err == nil {
