@@ -260,6 +260,7 @@ func TestAttachDelaysNobody(t *testing.T) {
 func TestAttachFailed(t *testing.T) {
 	w := serving(t, prodIPs...)
 	const next, addr = "prod/next", "10.244.0.7"
+	w.barrier.stop("all", true) // the pod stays pending, so that policies do not wait for translations
 	p := w.attach(next, "ovn-control-plane", "10.244.0.6")
 	for name, fail := range map[string]func() error{
 		"refused": func() error { return errors.New("refused") }, errNotWritten.Error(): func() error { panic("nobody thought of this pod") },

@@ -160,13 +160,8 @@ func (c *Client) run() {
 		backoff = minBackoff
 		klog.V(2).InfoS("Connected to the northbound database", "endpoint", s.endpoint)
 		lost.Set(wait, nil)
+		c.begin(s.view)
 		c.publish(s, nil)
-		c.mu.Lock()
-		listeners := slices.Clone(c.listeners)
-		c.mu.Unlock()
-		for _, l := range listeners {
-			l.session(s.view)
-		}
 		select {
 		case <-s.ctx.Done():
 			klog.V(2).InfoS("Lost the northbound database", "endpoint", s.endpoint, "err", context.Cause(s.ctx))
@@ -193,13 +188,22 @@ func (c *Client) backoffLimit(err error) time.Duration {
 	return maxBackoff
 }
 
+// begin tells the listeners of a session that is about to be published. Nothing is written in it before
+// that: a listener forgets what was written in earlier sessions.
+func (c *Client) begin(v view) {
+	c.mu.Lock()
+	c.last = v
+	listeners := slices.Clone(c.listeners)
+	c.mu.Unlock()
+	for _, l := range listeners {
+		l.session(v)
+	}
+}
+
 func (c *Client) publish(s *session, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.session, c.lastErr = s, err
-	if s != nil {
-		c.last = s.view
-	}
 	close(c.changed)
 	c.changed = make(chan struct{})
 }

@@ -101,6 +101,25 @@ func TestConnectionIsClosed(t *testing.T) {
 	eventually.Receive(t, "the end of the connection", c.Lost())
 }
 
+// TestListenersFirst: listeners know of a session before anything can be written in it. Otherwise, what they forget
+// of earlier sessions would include the first rows of this one.
+func TestListenersFirst(t *testing.T) {
+	t.Parallel()
+	s := ovsdbtest.StartNB(t)
+	c, err := Connect(t.Context(), Config{Address: s.Socket()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	writable := make(chan bool, 1)
+	c.listen(listener{row: func(*table, model.Model, model.Model) {}, session: func(view) { writable <- c.Connected() }})
+	s.Kill()
+	s.Start()
+	if eventually.Receive(t, "the next session", writable) {
+		t.Error("rows may be written before listeners know of the session")
+	}
+}
+
 // TestHangingServerDelaysNobody: while a server hangs, others that cannot be used yet are tried again.
 func TestHangingServerDelaysNobody(t *testing.T) {
 	t.Parallel()
