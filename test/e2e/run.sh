@@ -18,21 +18,6 @@ apart='^(TestUpgrade|TestHighAvailabilityChaos|TestLocalKernel|TestSharedKernel)
 
 run() { go test -vet=off -count=1 -p 1 "$@"; }
 
-# What runs in the background, with packages in rest and tests in beside.
-run_beside() {
-	renice -n 19 $BASHPID >/dev/null
-	# Where the kernel schedules sessions as groups, priorities only count within a session.
-	echo 19 2>/dev/null >"/proc/$BASHPID/autogroup" || true
-	E2E_TIME_FACTOR=$(awk -v factor="${E2E_TIME_FACTOR:-1}" 'BEGIN { print 3 * factor }')
-	export KIN_CPU_WEIGHT=10 KIN_WAIT=6m E2E_TIME_FACTOR
-	failed=0
-	# shellcheck disable=SC2086 # several packages
-	run "$@" $rest || failed=1
-	run "$@" -run "$beside" ./suite || failed=1
-	${E2E_BESIDE:-} || failed=1
-	exit $failed
-}
-
 if [[ -n $tests || -n $packages ]]; then
 	selected=(-skip "$apart")
 	if [[ -n $tests ]]; then
@@ -47,15 +32,22 @@ fi
 rest=$(go list ./... | grep -v -x -F "$(go list "${measuring[@]}")")
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-export rest beside
-export -f run run_beside
-# A session of its own is a group for the scheduler (see run_beside).
-setsid bash -euo pipefail -c 'run_beside "$@"' run_beside "$@" >"$log" 2>&1 &
-background=$!
-trap 'trap - TERM; kill -TERM -- "-$background"; kill -TERM 0' INT TERM
+# Background processes ignore an interrupt from the keyboard.
+trap 'trap - TERM; kill -TERM 0' INT TERM
+(
+	renice -n 19 $BASHPID >/dev/null
+	factor=$(awk -v factor="${E2E_TIME_FACTOR:-1}" 'BEGIN { print 3 * factor }')
+	export KIN_CPU_WEIGHT=10 KIN_WAIT=6m E2E_TIME_FACTOR=$factor
+	failed=0
+	# shellcheck disable=SC2086 # several packages
+	run "$@" $rest || failed=1
+	run "$@" -run "$beside" ./suite || failed=1
+	${E2E_BESIDE:-} || failed=1
+	exit $failed
+) >"$log" 2>&1 &
 failed=0
 run "$@" -skip "$beside|$apart" "${measuring[@]}" || failed=1
 echo "e2e: waiting for the tests that ran beside"
-wait $background || failed=1
+wait $! || failed=1
 cat "$log"
 exit $failed
