@@ -68,11 +68,12 @@ func (c *Capture) Proven(ctx context.Context, protocol string, to ...netip.AddrP
 		forge = append(forge, a.String())
 	}
 	began := time.Now()
-	if _, err := c.lab.Call(ctx, c.Machine, false, forge...); err != nil {
-		return nil, fmt.Errorf("forge packets on %s: %w", c.Machine, err)
-	}
 	var all []Packet
 	err := Until(ctx, 20*time.Second, "the capture on "+c.Machine+" to show forged packets", func(ctx context.Context) (err error) {
+		// They are sent at every attempt, since a busy machine may lose some.
+		if _, err := c.lab.Call(ctx, c.Machine, false, forge...); err != nil {
+			return fmt.Errorf("forge packets on %s: %w", c.Machine, err)
+		}
 		if all, err = c.packets(ctx, "cat", c.file); err != nil {
 			return err
 		}

@@ -6,9 +6,11 @@ import (
 	"net/netip"
 	"sync"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/ovnkube/ovnkube/test/e2e/figures"
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 )
 
@@ -51,6 +53,7 @@ const changes = 4
 // chase has clients send on all paths at the same time while the server changes, until each gets
 // answers only from the next one.
 func (w *world) chase(t *testing.T, s service, ways []udpWay, servers ...string) {
+	patience := time.Duration(20 * figures.Slowness() * float64(time.Second))
 	for i := range changes {
 		server := servers[i%len(servers)]
 		t.Run(fmt.Sprintf("%d-%s", i, server), func(t *testing.T) {
@@ -59,7 +62,7 @@ func (w *world) chase(t *testing.T, s service, ways []udpWay, servers ...string)
 				for k, is4 := range []bool{true, false} {
 					clients.Go(func() {
 						_, err := w.Call(t.Context(), way.from.name, way.from.pod,
-							"chase", "-from", fmt.Sprint(20000+2*j+k), "-until", server, way.to(is4).String())
+							"chase", "-from", fmt.Sprint(20000+2*j+k), "-until", server, "-timeout", patience.String(), way.to(is4).String())
 						if err != nil {
 							t.Errorf("%s at %s: %v", way.name, way.to(is4), err)
 						}
