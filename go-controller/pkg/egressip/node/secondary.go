@@ -171,8 +171,8 @@ func (c *Controller) enter(ctx context.Context, key string, before state, next l
 	if err := c.deps.Record.Set(ctx, key, next.record, true); err != nil {
 		return err
 	}
-	// What only the former state has may be impossible to write (routes of a link that is down), which
-	// the kernel did to it already. What the next state has is written again below.
+	// Routes of the former state may be impossible to write: the kernel removed those of a link that is down.
+	// Routes of the next state are written again below, where errors count.
 	routes, rules := both(next.host, before.host)
 	if err := k.Routes.Apply(ctx, contributor, routes); err != nil {
 		klog.V(2).InfoS("Cannot write all former and next routes", "egressIP", key, "err", err)
