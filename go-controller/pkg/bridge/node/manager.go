@@ -30,6 +30,8 @@ type Writer interface {
 	Run(ctx context.Context)
 	// Blank reports whether the bridge has none of our flows, as after a boot.
 	Blank(ctx context.Context) (bool, error)
+	// Settle waits until no packet uses flows that were replaced before the call.
+	Settle(ctx context.Context) error
 	// Packets returns how many packets the flows of one table and priority have matched.
 	Packets(ctx context.Context, table, priority int) (uint64, error)
 }
@@ -472,6 +474,18 @@ func (m *Manager) want(b basis) []host.Flow {
 // allContributed reports whether all required contributors have contributed; m.mu is held.
 func (m *Manager) allContributed() bool {
 	return !slices.ContainsFunc(m.required, func(owner string) bool { return !m.contributed[owner] })
+}
+
+// Settle waits until no packet uses flows that were replaced before the call. Without a bridge it
+// returns at once.
+func (m *Manager) Settle(ctx context.Context) error {
+	m.mu.Lock()
+	writer := m.writer
+	m.mu.Unlock()
+	if writer == nil {
+		return nil
+	}
+	return writer.Settle(ctx)
 }
 
 // Packets returns how many packets the flows of one table and priority have matched; 0 if no bridge

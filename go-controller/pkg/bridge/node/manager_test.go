@@ -34,6 +34,8 @@ type fakeWriter struct{ *hostfake.Flows }
 
 func (fakeWriter) Run(context.Context) {}
 
+func (w fakeWriter) Settle(context.Context) error { return nil }
+
 func (w fakeWriter) Blank(context.Context) (bool, error) { return w.Dump() == "", nil }
 
 func (fakeWriter) Packets(context.Context, int, int) (uint64, error) { return 0, nil }

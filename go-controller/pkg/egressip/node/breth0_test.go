@@ -20,6 +20,10 @@ type breth0 struct {
 	incomplete bool
 	err        error // returned by Apply, which keeps the flows to be written later
 	errs       int   // how often it was returned
+	// effective are the flows at the time of the last Settle: packets may use older ones.
+	effective string
+	unsettled error // returned by Settle
+	waits     int   // how often it was returned
 }
 
 // fail makes Apply return err.
@@ -40,6 +44,39 @@ func (b *breth0) Synced() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return !b.incomplete
+}
+
+// Settle makes the flows effective, unless unsettle was called.
+func (b *breth0) Settle(context.Context) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.unsettled != nil {
+		b.waits++
+		return b.unsettled
+	}
+	b.effective = b.Dump()
+	return nil
+}
+
+// unsettle makes Settle return err.
+func (b *breth0) unsettle(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.unsettled = err
+}
+
+// settled reports whether Settle was called after the last change.
+func (b *breth0) settled() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.effective == b.Dump()
+}
+
+// waited returns how often Settle failed.
+func (b *breth0) waited() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.waits
 }
 
 func (b *breth0) Apply(ctx context.Context, contributor string, flows []host.Flow) error {

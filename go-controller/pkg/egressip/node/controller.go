@@ -96,6 +96,8 @@ type Flows interface {
 	host.FlowWriter
 	// Synced reports whether the flows of all contributors are installed.
 	Synced() bool
+	// Settle waits until no packet uses flows that were replaced before the call.
+	Settle(ctx context.Context) error
 }
 
 // Ports provides the logical ports of the cluster's pods from a source that is not writable

@@ -134,7 +134,13 @@ func (g *arpSuppression) pass(ctx context.Context) error {
 	if err := g.readLeft(ctx); err != nil {
 		return err
 	}
-	if err := g.write(ctx, g.plan(node)); err != nil {
+	planned := g.plan(node)
+	err = g.write(ctx, planned)
+	if err == nil && planned.releases {
+		// Another node takes an address as soon as this one has released it.
+		err = g.c.deps.Flows.Settle(ctx)
+	}
+	if err != nil {
 		// A failed write may still take effect later: the bridge counts as not written until a pass succeeds.
 		g.mu.Lock()
 		g.full = true
@@ -175,6 +181,7 @@ func (g *arpSuppression) readLeft(ctx context.Context) error {
 // changes are the changes to the bridge's flows.
 type changes struct {
 	all         bool // add contains all flows
+	releases    bool // this node answered for some address and no longer does
 	remove, add []host.Flow
 }
 
@@ -273,12 +280,14 @@ func (g *arpSuppression) plan(node topology.Node) changes {
 		}
 	}
 	lingering := g.linger(looked, held, node)
-	b, c := bridge.Bridge{MAC: node.Gateway.MAC, VLAN: g.c.deps.VLAN}, changes{all: all}
+	// After a failure it is not known which flows the datapath uses.
+	b, c := bridge.Bridge{MAC: node.Gateway.MAC, VLAN: g.c.deps.VLAN}, changes{all: all, releases: all}
 	if all {
 		c.add = bridge.Suppression(b)
 	}
 	for _, a := range slices.SortedFunc(maps.Keys(looked), netip.Addr.Compare) {
 		have, want := g.treatments[a], g.treatmentOf(a, node, lingering[a])
+		c.releases = c.releases || have.held && !want.held
 		switch {
 		case all:
 			c.add = append(c.add, want.flows(b, a)...)

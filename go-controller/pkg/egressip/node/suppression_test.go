@@ -26,6 +26,28 @@ func TestGateAfterFailedWrite(t *testing.T) {
 	w.eventually("the gate to go", func() bool { return len(w.gated(four)) == 0 })
 }
 
+// TestReleaseTakesEffect: an address counts as released only when no packet uses the flows that let
+// this node answer for it, since another node takes it then.
+func TestReleaseTakesEffect(t *testing.T) {
+	w := newWorld(t, object("prod", []string{four, six}, []string{four + " " + self, six + " " + self}))
+	w.start()
+	w.saysEventually("prod", self+" "+four+" "+six)
+	w.flows.unsettle(errBusy)
+	w.change("prod", func(e *v1.EgressIP) { give(e, four+" "+other, six+" "+self) })
+	w.eventually("the flows to be waited for, and again", func() bool { return w.flows.waited() > 1 })
+	if got := w.gated(four); len(got) != 1 {
+		t.Error("the bridge still lets answers pass")
+	}
+	if got := w.words("prod"); !slices.Equal(got, []string{self + " " + four + " " + six}) {
+		t.Errorf("the node says %v", got)
+	}
+	w.flows.unsettle(nil)
+	w.saysEventually("prod", self+" "+six)
+	if !w.flows.settled() {
+		t.Error("packets use flows from before the release")
+	}
+}
+
 // TestGateOutlivesTranslations: the suppression of a deleted EgressIP's address stays as long as OVN
 // translates to the address, and therefore answers for it; other suppressions end.
 func TestGateOutlivesTranslations(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/unixctl"
 )
 
 // Cookie marks all our flows: "ovnk" in ASCII.
@@ -24,9 +25,10 @@ const DefaultRunDir = "/var/run/openvswitch"
 
 // Writer is the host.FlowWriter of one bridge.
 type Writer struct {
-	bridge string
-	target string // what ovs-ofctl connects to
-	passes *host.Coalescer[error]
+	bridge   string
+	target   string // what ovs-ofctl connects to
+	vswitchd unixctl.Daemon
+	passes   *host.Coalescer[error]
 
 	// own are our changes that the flow monitor has not reported yet.
 	own expected
@@ -40,6 +42,7 @@ type Writer struct {
 	// desired flows; "" for a flow to be deleted. anew means that all flows have to be compared.
 	changed map[string]host.Flow
 	anew    bool
+	again   bool // one flow is to be written once more
 }
 
 var _ host.FlowWriter = (*Writer)(nil)
@@ -49,7 +52,8 @@ var _ host.FlowWriter = (*Writer)(nil)
 func New(bridge, runDir string) *Writer {
 	return &Writer{
 		bridge: bridge, target: "unix:" + filepath.Join(runDir, bridge+".mgmt"),
-		passes: host.NewCoalescer[error](), want: map[string]*contribution{}, dropped: map[string]uint64{}, changed: map[string]host.Flow{}, anew: true,
+		vswitchd: unixctl.Daemon{RunDir: runDir, Name: "ovs-vswitchd"},
+		passes:   host.NewCoalescer[error](), want: map[string]*contribution{}, dropped: map[string]uint64{}, changed: map[string]host.Flow{}, anew: true,
 	}
 }
 
@@ -202,6 +206,14 @@ func (w *Writer) union() []host.Flow {
 
 // write does one pass. It is never called concurrently.
 func (w *Writer) write(ctx context.Context) error {
+	if err := w.writeWanted(ctx); err != nil {
+		return err
+	}
+	return w.writeAgain(ctx)
+}
+
+// writeWanted writes what differs from the desired flows.
+func (w *Writer) writeWanted(ctx context.Context) error {
 	w.mu.Lock()
 	changed := w.changed
 	w.changed = map[string]host.Flow{}
