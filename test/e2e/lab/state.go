@@ -11,26 +11,85 @@ import (
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 )
 
 // State is what the product has written: the text by place, e.g. "ovn-worker: ip rule".
 type State map[string]string
 
-// readNode prints what ovnkube writes on a node, without counters, without what a bridge has
-// learned from traffic and without what the host-port plugin keeps when its pods are gone, in an
-// order that does not depend on when a row was written.
+// readNode prints what ovnkube writes on a node. It starts as few processes as possible, since tests
+// read states all the time; written selects and sorts.
 const readNode = `set -e
 section() { echo "### $1"; }
-section iptables; iptables-save | sed -e '/^#/d' -e '/CNI-HOSTPORT/d' -e 's/ \[[0-9]*:[0-9]*\]$//'
-section ip6tables; ip6tables-save | sed -e '/^#/d' -e '/CNI-HOSTPORT/d' -e 's/ \[[0-9]*:[0-9]*\]$//'
+section iptables; iptables-save
+section ip6tables; ip6tables-save
 section rules; ip rule; ip -6 rule
-section routes; ip route | sort; ip -6 route | grep -v '^fe80' | sed 's/ expires [0-9]*sec//' | sort
-section tables; ip route show table all | grep -v 'table local' | grep ' table ' | sort; ip -6 route show table all | grep ' table ' | grep -v 'table local' | sed 's/ expires [0-9]*sec//' | sort
-section addresses; for dev in breth0 ovn-k8s-mp0 $(cd /sys/class/net; ls -d eth[1-9] 2>/dev/null); do ip -o addr show dev $dev | sed -e 's/^[0-9]*: //' -e 's/ valid_lft.*//' | sort; done
-section flows; ovs-ofctl --no-stats --names dump-flows breth0 | grep cookie | grep -v cookie=0x6f766e6c | sort
-section ports; ovs-vsctl list-ports breth0 | sort; ovs-vsctl --bare --columns=external_ids find Interface external_ids:iface-id!='""' | grep -o 'iface-id=[^ ]*' | sort
-section external_ids; ovs-vsctl get Open_vSwitch . external_ids | tr ',' '\n' | grep 'ovn-\|ovn_' | sort
+section routes; ip route show table all; ip -6 route show table all
+section addresses; ip -o addr show
+section flows; ovs-ofctl --no-stats --names dump-flows breth0
+section ports; ovs-vsctl --bare -- list-ports breth0 -- --columns=external_ids find Interface external_ids:iface-id!='""'
+section external_ids; ovs-vsctl get Open_vSwitch . external_ids | tr ',' '\n'
 `
+
+var (
+	counters   = regexp.MustCompile(` \[\d+:\d+\]$`)
+	expiry     = regexp.MustCompile(` expires \d*sec`)
+	interfaces = regexp.MustCompile(`^\d+: (?:breth0|ovn-k8s-mp0|eth[1-9]) `)
+	validity   = regexp.MustCompile(` valid_lft.*`)
+	pod        = regexp.MustCompile(`iface-id=\S+`)
+)
+
+// LearnedFlow is part of each flow that a bridge has learned from traffic.
+var LearnedFlow = fmt.Sprintf("cookie=%#x", host.LearnedCookie)
+
+// written selects what ovnkube writes from the lines of each section of readNode: without counters,
+// without what a bridge has learned from traffic and without what the host-port plugin keeps when
+// its pods are gone, in an order that does not depend on when a row was written.
+var written = map[string]func(line string) string{
+	"iptables":  rule,
+	"ip6tables": rule,
+	"routes": func(line string) string {
+		inTable := strings.Contains(line, " table ")
+		if strings.Contains(line, " table local") || strings.HasPrefix(line, "fe80") && !inTable {
+			return ""
+		}
+		return expiry.ReplaceAllString(line, "")
+	},
+	"addresses": func(line string) string {
+		if !interfaces.MatchString(line) {
+			return ""
+		}
+		_, line, _ = strings.Cut(line, ": ")
+		return validity.ReplaceAllString(line, "")
+	},
+	"flows": func(line string) string {
+		if !strings.Contains(line, "cookie") || strings.Contains(line, LearnedFlow) {
+			return ""
+		}
+		return line
+	},
+	"ports": func(line string) string {
+		if strings.Contains(line, "=") {
+			return pod.FindString(line)
+		}
+		return line
+	},
+	"external_ids": func(line string) string {
+		if !strings.Contains(line, "ovn") {
+			return ""
+		}
+		return strings.Trim(line, "{}")
+	},
+}
+
+// rule leaves out counters and comments, and the chains of the host-port plugin.
+func rule(line string) string {
+	if strings.HasPrefix(line, "#") || strings.Contains(line, "CNI-HOSTPORT") {
+		return ""
+	}
+	return counters.ReplaceAllString(line, "")
+}
 
 // volatile are northbound tables that hold counters or timestamps rather than desired state.
 var volatile = []string{"NB_Global", "Connection", "SSL"}
@@ -71,7 +130,24 @@ func gather(reads []func() (State, error)) (State, error) {
 
 // nodeState reads the state of one node.
 func (l *Lab) nodeState(ctx context.Context, node string) (State, error) {
-	return l.sections(ctx, node, readNode)
+	state, err := l.sections(ctx, node, readNode)
+	if err != nil {
+		return nil, err
+	}
+	for title, of := range written {
+		place := node + ": " + title
+		var chosen []string
+		for line := range strings.Lines(state[place]) {
+			if line = of(strings.TrimSpace(line)); line != "" {
+				chosen = append(chosen, line)
+			}
+		}
+		if !strings.HasSuffix(title, "tables") { // where the order counts
+			slices.Sort(chosen)
+		}
+		state[place] = strings.Join(chosen, "\n")
+	}
+	return state, nil
 }
 
 // sections runs a script on a node and returns its output by the titles that it prints.

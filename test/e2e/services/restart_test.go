@@ -155,7 +155,7 @@ func (w *world) traces(ctx context.Context) ([]string, error) {
 		var kept []string
 		for line := range strings.Lines(text) {
 			timestamp, counter := strings.HasPrefix(line, "#"), strings.HasPrefix(line, ":")
-			learned := strings.Contains(line, "cookie=0x6f766e6c,") // by the bridge, for clients that use UDP; it expires
+			learned := strings.Contains(line, lab.LearnedFlow+",") // for clients that use UDP; it expires
 			if !timestamp && !counter && !learned {
 				kept = append(kept, line)
 			}
