@@ -23,22 +23,28 @@ func TestLocalGateway(t *testing.T)  { testCluster(t, "local") }
 func testCluster(t *testing.T, mode string) {
 	w := start(t, mode)
 	t.Run("Paths", w.paths)
-	t.Run("Kinds", w.kinds)
+	w.shared(t, "Kinds", w.kinds)
 	t.Run("HostPort", w.hostPort)
-	t.Run("NewRange", w.newRange)
-	t.Run("Affinity", w.affinity)
+	w.shared(t, "NewRange", w.newRange)
+	w.shared(t, "Affinity", w.affinity)
 	t.Run("SourceRanges", w.sourceRanges)
-	t.Run("HealthPort", w.healthPort)
-	t.Run("AddressesOfOthers", w.addressesOfOthers)
-	t.Run("SharedAddress", w.sharedAddress)
-	t.Run("HealthPortTaken", w.healthPortTaken)
-	t.Run("ProvidersAddresses", w.providersAddresses)
+	w.shared(t, "HealthPort", w.healthPort)
+	w.shared(t, "AddressesOfOthers", w.addressesOfOthers)
+	w.shared(t, "SharedAddress", w.sharedAddress)
+	w.shared(t, "HealthPortTaken", w.healthPortTaken)
+	w.shared(t, "ProvidersAddresses", w.providersAddresses)
 	t.Run("UDP", w.udp)
 	t.Run("Fragments", w.fragments)
 	t.Run("PathMTU", w.pathMTU)
-	t.Run("Endpoints", w.endpoints)
+	w.shared(t, "Endpoints", w.endpoints)
 	t.Run("Restart", w.restart)
 	t.Run("Datapath", func(t *testing.T) { labtest.Datapath(t, w.Lab) })
+}
+
+// shared runs a test in shared gateway mode, and in both modes in a full run. What these tests show
+// does not depend on the mode, or the other tests show it in both.
+func (w *world) shared(t *testing.T, name string, test func(*testing.T)) {
+	labtest.In(t, "shared", w.mode, name, test)
 }
 
 // world is what the tests of a cluster share: two server pods on two of the three nodes, a client

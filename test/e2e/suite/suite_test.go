@@ -33,10 +33,10 @@ func testCluster(t *testing.T, mode string) {
 	t.Run("EgressChanges", s.changes)
 	t.Run("EgressConnections", s.connections)
 	s.in(t, "local", "FirstPackets", s.firstPackets)
-	t.Run("Replies", s.replies)
+	s.in(t, "local", "Replies", s.replies)
 	s.in(t, "shared", "Strays", s.strays)
 	s.in(t, "shared", "QuietRestart", s.quiet)
-	t.Run("NoLeak", s.leak)
+	s.in(t, "local", "NoLeak", s.leak)
 	s.in(t, "local", "FailoverLatency", s.latency)
 	s.once(t, "BlindMaster", s.blindMaster)
 	if os.Getenv("BLIND") == "all" {
@@ -52,7 +52,7 @@ func testCluster(t *testing.T, mode string) {
 	if os.Getenv("CHAOS_FAULTS") != "" {
 		s.in(t, "local", "Chaos", s.chaos)
 	}
-	t.Run("PowerFailure", s.powerFailure)
+	s.in(t, "local", "PowerFailure", s.powerFailure)
 	s.in(t, "local", "Removal", s.removal)
 	s.once(t, "Manifests", s.manifests)
 	t.Run("Permissions", s.permissions)
@@ -79,7 +79,7 @@ func testPaths(t *testing.T, mode string) {
 	s.in(t, "local", "Trace", s.trace)
 	t.Run("TraceFeatures", s.traceFeatures)
 	t.Run("Combinations", s.combinations)
-	t.Run("WhatIf", s.whatIf)
+	s.in(t, "shared", "WhatIf", s.whatIf)
 	t.Run("Permissions", s.permissions)
 	t.Run("Datapath", func(t *testing.T) { labtest.Datapath(t, s.Lab) })
 }
