@@ -400,7 +400,7 @@ func (l *Lab) Call(ctx context.Context, from string, pod bool, args ...string) (
 	return strings.TrimSpace(out), err
 }
 
-// surveyTimeout is how long a survey waits for each answer. It is longer beside tests that measure.
+// surveyTimeout is how long a survey waits for each answer. It is longer on a slow machine.
 const surveyTimeout = 3 * time.Second
 
 // Survey has a pod, or a machine that serves, get several URLs concurrently. It returns the answer

@@ -32,7 +32,7 @@ const (
 	// churnObjects is how many objects of each kind there are, churnRounds how often each is
 	// created, changed or deleted, churnPods how many pods come and go.
 	churnObjects = 10
-	churnRounds  = 5
+	churnRounds  = 3
 	churnPods    = 6
 	// churnSamples is how many objects of each kind are tested with packets at the end.
 	churnSamples = 2

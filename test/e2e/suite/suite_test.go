@@ -71,9 +71,8 @@ func TestSharedPaths(t *testing.T) { testPaths(t, "shared") }
 func testPaths(t *testing.T, mode string) {
 	s := start(t, mode, func(o *lab.Options) {
 		o.Name = fmt.Sprintf("e2e-%s-paths-%d", mode, os.Getpid())
-		// Beside the tests that measure, a node may be silent for more than the usual second, or take
-		// more than the usual 5 s to acknowledge an address, which would then move to another node
-		// than foretold.
+		// On a busy machine a node may be silent for more than the usual second, or take more than the
+		// usual 5 s to acknowledge an address, which would then move to another node than foretold.
 		o.Config += "ovnkube: {args: [--egressip-reachability-total-timeout=10, --egressip-acknowledge-timeout=60]}\n"
 	})
 	s.in(t, "local", "Trace", s.trace)
