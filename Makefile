@@ -140,8 +140,8 @@ e2e: cluster-binaries image ## Run the end-to-end tests on kin clusters (root; E
 	if [[ -e $(FIGURES) ]]; then (cd test/e2e && go run ./figures/show $(FIGURES)); fi; exit $$failed
 
 .PHONY: e2e-full
-e2e-full: ## Run the end-to-end tests, every one in both gateway modes (root; as e2e)
-	E2E_FULL=1 $(MAKE) e2e
+e2e-full: ## Run all end-to-end tests, every one in both gateway modes (root; as e2e)
+	E2E_FULL=1 $(MAKE) e2e E2E_TIMEOUT=3h
 
 .PHONY: e2e-long
 e2e-long: ## Run the end-to-end tests of random events, with many repetitions (root; E2E_RUN, hours)

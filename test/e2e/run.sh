@@ -8,8 +8,12 @@ cd "$(dirname "$0")"
 tests=$1 packages=$2
 shift 2
 
-# Tests of separate make targets.
-apart='^(TestUpgrade|TestHighAvailabilityChaos|TestLocalKernel|TestSharedKernel)$'
+# Tests of separate make targets, and those of a full run.
+apart='TestUpgrade|TestHighAvailabilityChaos|TestLocalKernel|TestSharedKernel'
+if [[ -z ${E2E_FULL:-} ]]; then
+	apart+='|TestIPv4|TestLocalPaths'
+fi
+apart="^($apart)\$"
 
 run() { go test -vet=off -count=1 -p 1 "$@"; }
 

@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
-	"github.com/ovnkube/ovnkube/test/e2e/lab/labtest"
 )
 
 // TestOptions tests ovnkube with options that the other clusters do not have. They are independent
@@ -27,9 +26,7 @@ func TestOptions(t *testing.T) {
 	t.Run("Untranslated", s.untranslated)
 	t.Run("SecondUplink", func(t *testing.T) { newGatewayTest(t, s).secondUplink(t, true) })
 	t.Run("ReplacedUplink", s.replacedUplink)
-	if labtest.Full() {
-		t.Run("HealthService", s.healthService)
-	}
+	s.full(t, "HealthService", s.healthService)
 	t.Run("History", s.history)
 }
 

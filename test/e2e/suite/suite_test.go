@@ -52,7 +52,7 @@ func testCluster(t *testing.T, mode string) {
 	if os.Getenv("CHAOS_FAULTS") != "" {
 		s.in(t, "local", "Chaos", s.chaos)
 	}
-	s.in(t, "local", "PowerFailure", s.powerFailure)
+	s.full(t, "PowerFailure", s.powerFailure)
 	s.in(t, "local", "Removal", s.removal)
 	s.once(t, "Manifests", s.manifests)
 	t.Run("Permissions", s.permissions)
@@ -95,6 +95,11 @@ func (s *suite) once(t *testing.T, name string, test func(*testing.T)) {
 // full run.
 func (s *suite) in(t *testing.T, mode, name string, test func(*testing.T)) {
 	labtest.In(t, mode, s.mode, name, test)
+}
+
+// full runs a test in a full run only.
+func (s *suite) full(t *testing.T, name string, test func(*testing.T)) {
+	labtest.In(t, "", s.mode, name, test)
 }
 
 // clusterConfig makes the API server log every request, lets the kubelets run static pods, and adds
