@@ -31,6 +31,8 @@ type keptTest struct {
 	name    string // of the EgressIP
 	streams []string
 	stall   func(*testing.T) time.Duration // how long the machine stalled; nil: not checked
+	// judged returns what happened in the end, and what that allows; nil: as planned.
+	judged func(what string, bound figures.Bound) (string, figures.Bound)
 }
 
 // secondaryConnections does so on a network other than the nodes' own, with another pod that keeps
@@ -114,6 +116,9 @@ func (k *keptTest) goOn(t *testing.T, what string, bound figures.Bound, act func
 	}
 	k.beginAgain(t, k.streams)
 	took := during(func() { act(t) })
+	if k.judged != nil {
+		what, bound = k.judged(what, bound)
+	}
 	if k.stall != nil {
 		bound.Stall = tcpBackoff * k.stall(t)
 	}

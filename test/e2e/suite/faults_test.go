@@ -249,16 +249,27 @@ func (f *faultTest) within(t *testing.T, group faultGroup, said map[netip.AddrPo
 // still exist.
 func (f *faultTest) deaths(t *testing.T) int {
 	t.Helper()
-	log, err := f.masterLogs(t.Context())
+	for _, line := range f.deathsLogged(t) {
+		f.died[line] = true
+	}
+	return len(f.died)
+}
+
+// deathsLogged returns the lines of the masters' logs that say that a node is considered dead. On a
+// busy machine one that is alive may be.
+func (s *suite) deathsLogged(t *testing.T) []string {
+	t.Helper()
+	log, err := s.masterLogs(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
+	var lines []string
 	for line := range strings.Lines(log) {
 		if strings.Contains(line, `"Reachability of a node changed"`) && strings.Contains(line, `to="dead"`) {
-			f.died[line] = true
+			lines = append(lines, line)
 		}
 	}
-	return len(f.died)
+	return lines
 }
 
 // inTime makes a change, waits for it to take effect and records how long that took.
