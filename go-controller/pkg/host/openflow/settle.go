@@ -9,15 +9,18 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 )
 
-// settleTimeout bounds Settle. Revalidating all flows of the datapath takes milliseconds on an idle node.
-const settleTimeout = 10 * time.Second
+// settleTimeout bounds Settle. Revalidating all flows of the datapath takes milliseconds on an idle node, and ovs-vswitchd
+// keeps fewer flows if it takes longer than two seconds.
+const settleTimeout = 30 * time.Second
 
 // Settle waits until no packet uses flows that were replaced before the call: the datapath caches
 // flows until ovs-vswitchd revalidates them, which takes longer the busier the node is.
 func (w *Writer) Settle(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
-	for range 2 { // the first revalidation may have begun before the call
+	// When ovs-vswitchd answers the first time, it has noticed that flows were replaced before the call. The revalidation
+	// that ends next may have begun before that, but not the one after it.
+	for range 3 {
 		if err := w.revalidate(ctx); err != nil {
 			return fmt.Errorf("wait for the datapath of bridge %s: %w", w.bridge, err)
 		}

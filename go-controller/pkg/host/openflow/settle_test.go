@@ -2,6 +2,7 @@ package openflow
 
 import (
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"net"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -48,6 +50,40 @@ func TestSettle(t *testing.T) {
 	eventually.True(t, "the flows to take effect", func() bool { return w.Settle(t.Context()) == nil })
 	if n := passing(); n > 0 {
 		t.Fatalf("%d flows of the datapath let requests pass", n)
+	}
+}
+
+// TestSettleUnnoticed: ovs-vswitchd has flows before it notices that others were replaced by them. Revalidations that begin in
+// between do not count.
+func TestSettleUnnoticed(t *testing.T) {
+	dir := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(dir, "ovs-vswitchd.pid"), []byte("1\n"), 0o600))
+	listener, err := net.Listen("unix", filepath.Join(dir, "ovs-vswitchd.1.ctl"))
+	must(t, err)
+	defer listener.Close()
+	var clean atomic.Bool
+	go func() {
+		noticed, current := false, false // current: the revalidation that ends next began after it was noticed
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			var request map[string]any
+			if err := json.NewDecoder(conn).Decode(&request); err != nil {
+				t.Error(err)
+			}
+			clean.Store(current) // this one ends, and the next one begins
+			current, noticed = noticed, true
+			_, _ = conn.Write([]byte(`{"id":0,"result":"","error":null}`))
+			_ = conn.Close()
+		}
+	}()
+	w := New("br0", dir)
+	w.anew = false // there is nothing to write
+	must(t, w.Settle(t.Context()))
+	if !clean.Load() {
+		t.Error("the datapath may have flows from before")
 	}
 }
 

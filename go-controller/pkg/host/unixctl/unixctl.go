@@ -1,7 +1,7 @@
 // Package unixctl sends requests to the daemons of Open vSwitch and OVN over their control sockets,
 // as ovs-appctl does, but without a process per request.
 //
-// Callers: app, host/conntrack, host/tracer.
+// Callers: app, host/conntrack, host/openflow, host/tracer.
 package unixctl
 
 import (
