@@ -46,6 +46,13 @@ func (b *breth0) Synced() bool {
 	return !b.incomplete
 }
 
+// complete has the flows of all contributors installed.
+func (b *breth0) complete() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.incomplete = false
+}
+
 // Settle makes the flows effective, unless unsettle was called.
 func (b *breth0) Settle(context.Context) error {
 	b.mu.Lock()

@@ -413,6 +413,11 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 	if holder != "" {
 		return fmt.Errorf("report %s as released: EgressIP %s still has it", still, holder)
 	}
+	if leaving := c.leavingEntry(e, after); len(leaving) > 0 {
+		if err := c.suppression.released(ctx); err != nil {
+			return fmt.Errorf("report %v as released: %w", leaving, err)
+		}
+	}
 	next.awaiting = c.awaiting(e, assignment, next)
 	return c.patchNodeStatus(ctx, e, c.nodeStatus(after, next))
 }

@@ -136,10 +136,9 @@ func (c *Controller) leave(ctx context.Context, key string, before state, next l
 // dropLeft removes addresses from the host that this node is about to remove from its status entry of
 // an EgressIP, but that this run has never held: an earlier run left them.
 func (c *Controller) dropLeft(ctx context.Context, e *v1.EgressIP, after state) error {
-	status, _ := egressip.NodeStatusOf(e.Status, c.deps.Node)
 	left := map[netip.Addr]bool{}
-	for _, text := range status.EgressIPs {
-		if a, err := netip.ParseAddr(text); err == nil && !after.held[a] && c.deps.Record.Has(a) {
+	for _, a := range c.leavingEntry(e, after) {
+		if c.deps.Record.Has(a) {
 			left[a] = true
 		}
 	}

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -58,6 +59,8 @@ type arpSuppression struct {
 	untranslated  map[netip.Addr]bool      // those in leaving to which OVN no longer translates
 	releasedUntil map[netip.Addr]time.Time // released addresses, and until when they may still be in use here
 	toForget      map[netip.Addr]bool      // addresses whose connections are to be forgotten
+	// unsettled: packets may still use flows by which this node answers for an address that it has released.
+	unsettled bool
 }
 
 // user is an EgressIP that has an address.
@@ -134,11 +137,9 @@ func (g *arpSuppression) pass(ctx context.Context) error {
 	if err := g.readLeft(ctx); err != nil {
 		return err
 	}
-	planned := g.plan(node)
-	err = g.write(ctx, planned)
-	if err == nil && planned.releases {
-		// Another node takes an address as soon as this one has released it.
-		err = g.c.deps.Flows.Settle(ctx)
+	err = g.write(ctx, g.plan(node))
+	if err == nil {
+		err = g.settle(ctx)
 	}
 	if err != nil {
 		// A failed write may still take effect later: the bridge counts as not written until a pass succeeds.
@@ -150,6 +151,42 @@ func (g *arpSuppression) pass(ctx context.Context) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.written = true
+	return nil
+}
+
+// settle waits until no packet uses flows by which this node answers for an address that it has released. As long
+// as the bridge does not have all its flows, it may keep those of an earlier run, and there is nothing to wait for.
+func (g *arpSuppression) settle(ctx context.Context) error {
+	if !g.isUnsettled() || !g.c.deps.Flows.Synced() {
+		return nil
+	}
+	if err := g.c.deps.Flows.Settle(ctx); err != nil {
+		return err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.unsettled = false
+	return nil
+}
+
+func (g *arpSuppression) isUnsettled() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.unsettled
+}
+
+// released returns an error if this node may still answer for an address that it has released: another
+// node takes the address as soon as this one has acknowledged that.
+func (g *arpSuppression) released(ctx context.Context) error {
+	if !g.isUnsettled() {
+		return nil
+	}
+	if err := g.apply(ctx); err != nil {
+		return err
+	}
+	if g.isUnsettled() {
+		return errors.New("the external bridge does not have all its flows yet")
+	}
 	return nil
 }
 
@@ -168,6 +205,7 @@ func (g *arpSuppression) readLeft(ctx context.Context) error {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.unsettled = len(held)+len(suppressed) > 0 // that run may have ended before it waited
 	for _, a := range held {
 		g.held[a] = true
 	}
@@ -181,7 +219,6 @@ func (g *arpSuppression) readLeft(ctx context.Context) error {
 // changes are the changes to the bridge's flows.
 type changes struct {
 	all         bool // add contains all flows
-	releases    bool // this node answered for some address and no longer does
 	remove, add []host.Flow
 }
 
@@ -279,15 +316,16 @@ func (g *arpSuppression) plan(node topology.Node) changes {
 			looked[a] = true
 		}
 	}
+	for a := range g.held {
+		g.unsettled = g.unsettled || !held[a] && egressip.OnPrimary(node, a)
+	}
 	lingering := g.linger(looked, held, node)
-	// After a failure it is not known which flows the datapath uses.
-	b, c := bridge.Bridge{MAC: node.Gateway.MAC, VLAN: g.c.deps.VLAN}, changes{all: all, releases: all}
+	b, c := bridge.Bridge{MAC: node.Gateway.MAC, VLAN: g.c.deps.VLAN}, changes{all: all}
 	if all {
 		c.add = bridge.Suppression(b)
 	}
 	for _, a := range slices.SortedFunc(maps.Keys(looked), netip.Addr.Compare) {
 		have, want := g.treatments[a], g.treatmentOf(a, node, lingering[a])
-		c.releases = c.releases || have.held && !want.held
 		switch {
 		case all:
 			c.add = append(c.add, want.flows(b, a)...)

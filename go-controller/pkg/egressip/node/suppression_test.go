@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 )
 
 // TestGateAfterFailedWrite: flows whose write failed may still be written later.
@@ -46,6 +47,26 @@ func TestReleaseTakesEffect(t *testing.T) {
 	if !w.flows.settled() {
 		t.Error("packets use flows from before the release")
 	}
+}
+
+// TestReleaseAfterRestart: an address that has moved while this node was restarted counts as released only when
+// the bridge has all its flows: until then it keeps those of the earlier run, which let this node answer.
+func TestReleaseAfterRestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, object("prod", []string{four}, []string{four + " " + other}, self+" "+four))
+		w.left.held = []netip.Addr{netip.MustParseAddr(four)}
+		w.flows.incomplete = true
+		w.start()
+		fakeapi.Settle()
+		if got := w.words("prod"); !slices.Equal(got, []string{self + " " + four}) {
+			t.Errorf("the node says %v", got)
+		}
+		w.flows.complete()
+		w.saysEventually("prod")
+		if !w.flows.settled() {
+			t.Error("packets use flows from before the release")
+		}
+	})
 }
 
 // TestGateOutlivesTranslations: the suppression of a deleted EgressIP's address stays as long as OVN

@@ -103,18 +103,25 @@ func (c *Controller) takes(status v1.EgressIPStatus, a netip.Addr) bool {
 	return egressip.Next(false, status, c.deps.Node, a).Answers()
 }
 
+// leavingEntry returns the addresses that this node is about to remove from its status entry of an EgressIP.
+func (c *Controller) leavingEntry(e *v1.EgressIP, after state) []netip.Addr {
+	status, _ := egressip.NodeStatusOf(e.Status, c.deps.Node)
+	var leaving []netip.Addr
+	for _, text := range status.EgressIPs {
+		if a, err := netip.ParseAddr(text); err == nil && !after.held[a] {
+			leaving = append(leaving, a)
+		}
+	}
+	return leaving
+}
+
 // holdsStill returns an address that this node is about to remove from its status entry of an
 // EgressIP but still holds for another EgressIP, with the key of the latter. That status entry is a
 // former one, which keeps other nodes from taking the address.
 func (c *Controller) holdsStill(e *v1.EgressIP, after state) (netip.Addr, string) {
-	status, _ := egressip.NodeStatusOf(e.Status, c.deps.Node)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, text := range status.EgressIPs {
-		a, err := netip.ParseAddr(text)
-		if err != nil || after.held[a] {
-			continue
-		}
+	for _, a := range c.leavingEntry(e, after) {
 		for key, s := range c.states {
 			if _, has := s.held[a]; key != e.Name && (has || s.host.Has(a)) {
 				return a, key
