@@ -53,6 +53,13 @@ func (b *breth0) complete() {
 	b.incomplete = false
 }
 
+// block makes Apply and Change wait until gate is closed.
+func (b *breth0) block(gate chan struct{}) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.gate = gate
+}
+
 // Settle makes the flows effective, unless unsettle was called.
 func (b *breth0) Settle(context.Context) error {
 	b.mu.Lock()

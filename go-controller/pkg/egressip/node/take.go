@@ -116,8 +116,8 @@ func (c *Controller) leavingEntry(e *v1.EgressIP, after state) []netip.Addr {
 }
 
 // holdsStill returns an address that this node is about to remove from its status entry of an
-// EgressIP but still holds for another EgressIP, with the key of the latter. That status entry is a
-// former one, which keeps other nodes from taking the address.
+// EgressIP but still holds for another EgressIP, or has not released yet, with the key of the latter. That status
+// entry is a former one, which keeps other nodes from taking the address.
 func (c *Controller) holdsStill(e *v1.EgressIP, after state) (netip.Addr, string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -105,6 +106,45 @@ func TestFormerWord(t *testing.T) {
 	if got := w.gated(four); len(got) != 1 {
 		t.Error("goes on answering")
 	}
+}
+
+// TestFormerWordOfReleasing: the status entry of a former holder stays until the address is released. That the node has
+// begun to release it for a deleted EgressIP does not suffice.
+func TestFormerWordOfReleasing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, object("former", []string{four}, []string{four + " " + self}))
+		w.start()
+		w.saysEventually("former", self+" "+four)
+		announcing, goOn, written := make(chan struct{}), make(chan struct{}), make(chan struct{})
+		w.mu.Lock()
+		w.announcing = func() {
+			select {
+			case announcing <- struct{}{}:
+			case <-goOn: // it is announced again
+			}
+			<-goOn
+		}
+		w.mu.Unlock()
+		if err := w.api.Tracker().Add(object("next", []string{four, six}, []string{four + " " + other, six + " " + self}, self+" "+four)); err != nil {
+			t.Fatal(err)
+		}
+		<-announcing // after the gates that this EgressIP needs
+		w.flows.block(written)
+		if err := w.api.EgressIPV1().EgressIPs().Delete(t.Context(), "former", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		close(goOn)
+		synctest.Wait()
+		if got := w.words("next"); !slices.Equal(got, []string{self + " " + four}) || len(w.gated(four)) != 0 {
+			t.Errorf("says %v, and keeps the gateway router from answering for %v", got, w.gated(four))
+		}
+		close(written)
+		w.saysEventually("next", self+" "+six)
+		if len(w.gated(four)) != 1 {
+			t.Error("goes on answering")
+		}
+	})
 }
 
 // TestFormerWordMeanwhile: the master lists a node as the former holder of an address just when that node is about to

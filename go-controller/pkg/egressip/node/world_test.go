@@ -76,6 +76,7 @@ type world struct {
 	know       func() // ends noPorts
 	begun      func() // called when a run starts
 	forget     func() // called while connections are forgotten
+	announcing func() // called while an address is announced
 	ovn        translating
 	// left is the state of an earlier run on the bridge, and noLeft why it is unknown.
 	left   struct{ held, suppressed []netip.Addr }
@@ -351,6 +352,12 @@ func (w *world) did() []string {
 
 // Start implements Announcer.
 func (w *world) Start(link string, addr netip.Addr) error {
+	w.mu.Lock()
+	announcing := w.announcing
+	w.mu.Unlock()
+	if announcing != nil {
+		announcing()
+	}
 	w.note(fmt.Sprintf("announce %s on %s", addr, link))
 	return nil
 }
