@@ -453,7 +453,7 @@ func (c *Controller) hold(ctx context.Context, key string, before, after state, 
 	half := after.clone() // the known state if a step fails
 	half.host, half.incomplete = before.host, true
 	for a := range before.held {
-		half.held[a] = half.held[a] // not released yet, see holdsStill
+		half.held[a] = after.held[a] // not released yet, see holdsStill
 	}
 	c.remember(key, half)
 	if !next.gated {
