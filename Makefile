@@ -128,7 +128,7 @@ fuzz-short: ## Fuzz every decoder and planner with a few hundred inputs
 mutate: ## Break product code on purpose and check that tests fail: a sample, MUTATE=all or MUTATE=REGEXP (root)
 	cd go-controller && go run ./hack/mutate '$(MUTATE)'
 
-# Go's limit applies to each package; the slowest one, suite, takes some 30 minutes on two cores, on slow ones 50.
+# Go's limit applies to each package; the slowest one, suite, takes up to 50 minutes on two cores.
 E2E_TIMEOUT ?= 80m
 E2E_PACKAGES ?=
 FIGURES := $(OUT)/figures.json

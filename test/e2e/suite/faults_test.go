@@ -99,10 +99,11 @@ var faultKinds = []struct {
 	{"cut off", func(r faultRow) *gaps { return r.cutOff }, (*faultTest).cutOff},
 }
 
-// faults kills the processes of the cluster that do most and, with FAULTS=all, all of them, and also
-// stops them and cuts them off, while an EgressService, EgressIPs on two networks and external gateways carry traffic. No packet
-// may leave with a wrong source, no connection may stall longer than allowed, a change must take
-// effect soon after, and at the end the databases and the hosts must be exactly as before.
+// faults kills six processes of the cluster, while an EgressService, EgressIPs on two networks and
+// external gateways carry traffic. With FAULTS=all it kills every process, and also stops them and
+// cuts them off. No packet may leave with a wrong source, no connection may stall longer than
+// allowed, a change must take effect soon after, and at the end the databases and the hosts must be
+// exactly as before.
 func (s *suite) faults(t *testing.T) {
 	f := s.newFaultTest(t)
 	before := f.settledState(t)
