@@ -39,7 +39,7 @@ func FlushStaleUDP(ctx context.Context, runDir string, stale Stale) (int, error)
 // awaitFlows waits until no packet uses flows that were replaced earlier: the datapath caches flows
 // until they are revalidated.
 func awaitFlows(ctx context.Context, vswitchd unixctl.Daemon) error {
-	for range 2 { // the first round may have begun before the call
+	for range 3 { // two may have begun before ovs-vswitchd noticed the change, see openflow.Writer.Settle
 		if _, err := vswitchd.Call(ctx, "revalidator/wait"); err != nil {
 			return fmt.Errorf("wait for the flows of the datapath: %w", err)
 		}
