@@ -42,6 +42,13 @@ type Overlapper interface {
 	MayOverlap() bool
 }
 
+// Exclusive is a Kernel in which an older object keeps a newer one with another key from taking effect if Match
+// returns the same for both. What is wanted replaces such objects even before Sweep: if an earlier run left one, the
+// wanted object would do nothing until then.
+type Exclusive[K comparable] interface {
+	Match(K) K
+}
+
 // Protocol marks our ip rules and routes (RTA_PROTOCOL, FRA_PROTOCOL): 79, the letter O, which no
 // routing daemon uses. "ip route show proto 79" shows them.
 const Protocol = 79

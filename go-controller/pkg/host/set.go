@@ -219,12 +219,29 @@ func (s *Set[K, V]) diff(ctx context.Context, union, have map[K]V, mayDelete fun
 	failed := map[K]error{}
 	if o, ok := s.kernel.(Overlapper); ok && o.MayOverlap() {
 		s.put(ctx, union, have, failed)
-		s.remove(ctx, union, have, mayDelete, failed)
+		replaced := s.replaced(union, failed)
+		s.remove(ctx, union, have, func(k K) bool { return mayDelete(k) || replaced(k) }, failed)
 		return failed
 	}
 	s.remove(ctx, union, have, mayDelete, failed)
 	s.put(ctx, union, have, failed)
 	return failed
+}
+
+// replaced returns a function that reports whether a wanted object has been written that a key, which is not wanted,
+// would keep from taking effect.
+func (s *Set[K, V]) replaced(union map[K]V, failed map[K]error) func(K) bool {
+	e, ok := s.kernel.(Exclusive[K])
+	if !ok {
+		return func(K) bool { return false }
+	}
+	written := make(map[K]bool, len(union))
+	for k := range union {
+		if failed[k] == nil {
+			written[e.Match(k)] = true
+		}
+	}
+	return func(k K) bool { return written[e.Match(k)] }
 }
 
 // remove deletes what is not wanted, in reverse order of adding, and notes what fails.

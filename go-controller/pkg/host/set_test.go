@@ -367,3 +367,32 @@ func TestSetDropsLeftovers(t *testing.T) {
 		t.Errorf("%d writes", got)
 	}
 }
+
+// exclusive is a kernel in which only the oldest of the objects with the same last digit has an effect.
+type exclusive struct{ *kernel }
+
+// Match implements host.Exclusive.
+func (exclusive) Match(k int) int { return k % 10 }
+
+// TestExclusive: what an earlier run left goes before Sweep if it would keep a wanted object from taking effect, but not
+// before that object is there.
+func TestExclusive(t *testing.T) {
+	k := hostfake.NewKernel(map[int]string{11: "left", 12: "left", 23: "left"})
+	k.Overlap = true
+	k.Fail = func(op string, key int) error {
+		if op == "add" && key == 2 {
+			return errBroken
+		}
+		return nil
+	}
+	s := newSet(exclusive{k})
+	if err := s.Apply(t.Context(), "a", map[int]string{1: "x", 2: "x", 33: "x"}); !errors.Is(err, errBroken) {
+		t.Errorf("the contributor got %v", err)
+	}
+	if err := s.Apply(t.Context(), "b", map[int]string{43: "x"}); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := k.Objects(), (map[int]string{1: "x", 12: "left", 33: "x", 43: "x"}); !maps.Equal(got, want) {
+		t.Errorf("kernel has %v, want %v", got, want)
+	}
+}

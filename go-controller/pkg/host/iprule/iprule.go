@@ -40,6 +40,7 @@ type Kernel struct{}
 var (
 	_ host.Kernel[host.IPRule, struct{}] = Kernel{}
 	_ host.Overlapper                    = Kernel{}
+	_ host.Exclusive[host.IPRule]        = Kernel{}
 )
 
 // NewSet returns the Set of a node's ip rules.
@@ -50,6 +51,13 @@ func NewSet() *host.Set[host.IPRule, struct{}] {
 // MayOverlap implements host.Overlapper: of two rules with the same priority, the older one takes
 // precedence until it is deleted.
 func (Kernel) MayOverlap() bool { return true }
+
+// Match implements host.Exclusive: of two rules that differ only in their tables, the older one is used, even if its
+// table now drops everything, or leads to a link that packets must not take any more.
+func (Kernel) Match(r host.IPRule) host.IPRule {
+	r.Table = 0
+	return r
+}
 
 // protocols are the numbers of the protocols that rules can match.
 var protocols = map[string]int{"tcp": unix.IPPROTO_TCP, "udp": unix.IPPROTO_UDP, "sctp": unix.IPPROTO_SCTP}
