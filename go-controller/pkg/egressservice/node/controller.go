@@ -79,6 +79,10 @@ type Controller struct {
 	// settled are the translations of the keys whose traffic is led here, for which connections
 	// with other translations have been forgotten since.
 	settled map[string]egressservice.Translations
+	// users are the keys whose contributions have rules for a pod, by pod.
+	users map[netip.Addr][]string
+	// awaiting are the keys that wait until another key withdraws such rules, by that key.
+	awaiting map[string][]string
 	// elsewhere are the pods of this node, by key, that leave by another node.
 	elsewhere map[string][]netip.Addr
 	leaving   *leaving
@@ -115,7 +119,7 @@ func New(deps Deps) (*Controller, error) {
 	}
 	c := &Controller{deps: deps, reader: reader, contributed: map[string]contribution{},
 		taken: map[string]bool{}, networks: map[string]table{}, settled: map[string]egressservice.Translations{},
-		elsewhere: map[string][]netip.Addr{}}
+		users: map[netip.Addr][]string{}, awaiting: map[string][]string{}, elsewhere: map[string][]netip.Addr{}}
 	c.flush = newFlusher(deps.Flush, c.inUse)
 	c.leaving = newLeaving(deps, c.flush)
 	c.queue = queue.New("egressservice-node", c.reconcile)
@@ -168,6 +172,7 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 		if s, err = c.decode(ctx, eg); err != nil {
 			return err
 		}
+		s = c.withoutContested(s)
 		if want, problem, err = c.want(c.role(s)); err != nil {
 			return err
 		}
@@ -304,6 +309,9 @@ func (c *Controller) program(ctx context.Context, key string, want contribution,
 		if err := c.deps.IPRules.Apply(ctx, egressservice.Contributor(key), want.ipRules); err != nil {
 			return fmt.Errorf("apply ip rules of EgressService %s: %w", key, err)
 		}
+		if err := c.leaving.dropReplaced(ctx, want.ipRules); err != nil {
+			return err
+		}
 	}
 	if err := c.flushReplaced(ctx, have, want, untrusted, takeover); err != nil {
 		return fmt.Errorf("flush connections of EgressService %s: %w", key, err)
@@ -340,11 +348,13 @@ func (c *Controller) flushReplaced(ctx context.Context, have, want contribution,
 func (c *Controller) note(key string, has contribution) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	had := c.contributed[key]
 	if has.empty() && !has.incomplete {
 		delete(c.contributed, key)
-		return
+	} else {
+		c.contributed[key] = has
 	}
-	c.contributed[key] = has
+	c.reindex(key, had, has)
 }
 
 // keysOf returns the keys of the EgressServices with a network, by network.

@@ -79,12 +79,6 @@ func (l *leaving) add(ctx context.Context, key string, have, want contribution) 
 		}
 	}
 	replaced := matches(want.ipRules)
-	for r := range l.ipRules {
-		if _, still := want.ipRules[r]; !still && replaced[matchOf(r)] {
-			delete(l.ipRules, r)
-			changed = true
-		}
-	}
 	for r := range have.ipRules {
 		if _, still := want.ipRules[r]; !still && !replaced[matchOf(r)] {
 			l.ipRules[r] = until
@@ -103,6 +97,24 @@ func (l *leaving) add(ctx context.Context, key string, have, want contribution) 
 	default:
 	}
 	return back, l.write(ctx)
+}
+
+// dropReplaced removes the ip rules that expire beside others with the same match, which are in place now. Not earlier:
+// in between, packets would take the main table.
+func (l *leaving) dropReplaced(ctx context.Context, ipRules map[host.IPRule]struct{}) error {
+	replaced, changed := matches(ipRules), false
+	l.mu.Lock()
+	for r := range l.ipRules {
+		if _, still := ipRules[r]; !still && replaced[matchOf(r)] {
+			delete(l.ipRules, r)
+			changed = true
+		}
+	}
+	l.mu.Unlock()
+	if !changed {
+		return nil
+	}
+	return l.write(ctx)
 }
 
 // matchOf returns an ip rule without its table. Of two rules with the same match and priority, the kernel uses
