@@ -46,6 +46,16 @@ const tableBase = 1000
 // link with the given interface index.
 func TableOf(index int) int { return tableBase + index }
 
+// Nowhere is the ip rule that lets a pod leave by no link.
+func Nowhere(pod netip.Addr) host.IPRule {
+	return host.IPRule{Family: topology.FamilyOf(pod), Priority: topology.RuleEgressIP, Src: topology.HostPrefix(pod), Table: TableOf(0)}
+}
+
+// ToNodes is the ip rule that keeps traffic from pods to nodes on its usual routes.
+func ToNodes(f topology.Family) host.IPRule {
+	return host.IPRule{Family: f, Priority: topology.RulePodToNode, Mark: topology.MarkPodToNode, Table: topology.MainTable}
+}
+
 // Chains declares the chains of this feature.
 func Chains(families []topology.Family) []host.Chain {
 	var chains []host.Chain
@@ -221,7 +231,7 @@ func (s *HostState) routePods(f topology.Family, assignment LinkAssignment, pods
 	}
 	// Traffic from pods to nodes passes through the host in local gateway mode, its
 	// replies in both modes. It keeps the usual routes.
-	s.IPRules[host.IPRule{Family: f, Priority: topology.RulePodToNode, Mark: topology.MarkPodToNode, Table: topology.MainTable}] = struct{}{}
+	s.IPRules[ToNodes(f)] = struct{}{}
 	s.Rules[markChain(f)] = []host.Rule{
 		host.Spec{Mark: topology.MarkPodToNode, Target: host.SaveMark}.Rule(),
 		host.Spec{Unmarked: true, Target: host.RestoreMark}.Rule(),

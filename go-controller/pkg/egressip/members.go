@@ -76,6 +76,21 @@ func (m *Members) Set(pod string, keys []string, addrs []netip.Addr) (changed []
 	return slices.Compact(changed)
 }
 
+// Holders returns, of some addresses, the EgressIPs that have the pods with them.
+func (m *Members) Holders(addrs map[netip.Addr]bool) map[netip.Addr]string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	found := map[netip.Addr]string{}
+	for _, pod := range m.pods {
+		for _, a := range pod.addrs {
+			if addrs[a] {
+				found[a] = pod.keys[0]
+			}
+		}
+	}
+	return found
+}
+
 // Selected returns the pods of an EgressIP, sorted.
 func (m *Members) Selected(key string) []string {
 	m.mu.Lock()

@@ -135,6 +135,7 @@ type Controller struct {
 	pods        *pods
 	stale       *staleConntrack
 	translated  *translations
+	changing    *changing
 	// previous are the previous holders of the addresses.
 	previous *previousHolders
 	// stopped is closed when Run ends.
@@ -191,7 +192,7 @@ func New(deps Deps) (*Controller, error) {
 	c := &Controller{deps: deps, stopped: make(chan struct{}), states: map[string]state{},
 		holders: map[netip.Addr]int{}, heldFor: map[netip.Addr]types.UID{}, touched: map[string]bool{}, released: map[string]map[netip.Addr]released{}}
 	c.suppression, c.pods, c.stale, c.previous = newARPSuppression(c), newPods(c, deps.Pods), newStaleConntrack(deps.Forget), newPreviousHolders(deps)
-	c.translated = newTranslations(c)
+	c.translated, c.changing = newTranslations(c), newChanging(deps.Kernel)
 	c.queue = queue.New("egressip-node", c.reconcile)
 	c.queue.Seed(c.seedStates)
 	// The suppressed addresses must be applied even if there are no EgressIPs.
@@ -352,6 +353,8 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 		return c.withdrawRequest(ctx)
 	case recordKey:
 		return c.deps.Record.Restore(ctx)
+	case changingKey:
+		return c.endHoldingBack(ctx)
 	}
 	e, err := c.deps.EgressIPs.Lister().Get(key)
 	if apierrors.IsNotFound(err) {

@@ -170,6 +170,9 @@ func (c *Controller) enter(ctx context.Context, key string, before state, next l
 	if err := c.deps.Record.Set(ctx, key, next.record, true); err != nil {
 		return err
 	}
+	if err := c.holdBack(ctx, key, before.host, next.host); err != nil {
+		return err
+	}
 	// Routes of the former state may be impossible to write: the kernel removed those of a link that is down.
 	// Routes of the next state are written again below, where errors count.
 	routes, rules := both(next.host, before.host)
@@ -195,6 +198,9 @@ func (c *Controller) enter(ctx context.Context, key string, before state, next l
 	}
 	if err != nil {
 		return fmt.Errorf("program EgressIP %s: %w", key, err)
+	}
+	if err := c.changing.release(ctx, next.host.Translations); err != nil {
+		return err
 	}
 	if err := c.flush(ctx, before.host.Translations, next.host.Translations); err != nil {
 		return err
