@@ -28,6 +28,7 @@ var (
 	secondAddr   = netip.MustParseAddr("192.168.50.3")
 	egressAddr   = netip.MustParseAddr("172.18.0.33")
 	serviceAddr  = netip.MustParseAddrPort("203.0.113.7:80")
+	clientRanges = []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}
 )
 
 // planners are the functions of package bridge that return flows.
@@ -46,7 +47,9 @@ var planners = map[string]func() []host.Flow{
 	"ServicePort": func() []host.Flow { return bridge.ServicePort(exampleFamily, exampleMarks) },
 	"IngressFlows": func() []host.Flow {
 		tcp := bridge.IngressFlows(exampleBridge, bridge.Ingress{To: serviceAddr, Protocol: "tcp"}, exampleMarks)
-		return slices.Concat(tcp, bridge.IngressFlows(exampleBridge, bridge.Ingress{To: serviceAddr, Protocol: "udp"}, exampleMarks))
+		udp := bridge.IngressFlows(exampleBridge, bridge.Ingress{To: serviceAddr, Protocol: "udp"}, exampleMarks)
+		restricted := bridge.IngressFlows(exampleBridge, bridge.Ingress{To: serviceAddr, Protocol: "tcp", Sources: clientRanges}, exampleMarks)
+		return slices.Concat(tcp, udp, slices.DeleteFunc(restricted, func(f host.Flow) bool { return strings.Contains(string(f), "priority=110,") }))
 	},
 }
 

@@ -62,6 +62,8 @@ var texts = map[string]string{
 	"DeliverToOVN/1/102":          "For a few seconds after an address has come from a live node: own connections go to OVN",
 	"DeliverToOVN/1/101":          "The rest goes back to the previous node. Without a previous node: everything for a held address goes to OVN",
 	"IngressFlows/0/110":          "Services in shared gateway mode: segments that open a connection; of UDP and SCTP table 4 finds what answers the host",
+	"IngressFlows/0/109":          "With `loadBalancerSourceRanges`, here 198.51.100.0/24: what belongs to a connection of a client that is allowed, as 50",
+	"IngressFlows/0/108":          "The host gets everything else, and drops it: also what belongs to connections that were opened when their clients were allowed",
 	"IngressFlows/0/101":          "What the host sends from the address and port of a Service (UDP, SCTP): the bridge learns from whom answers come",
 	"IngressFlows/1/110":          "Segments to a Service that belong to no connection are OVN's to reset; datagrams that answer nobody are requests",
 	"Marked/0/106":                "As 105, for what already has the node's address: a translation that changes nothing would harm connection tracking",

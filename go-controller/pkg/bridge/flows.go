@@ -159,6 +159,9 @@ func (m Marks) remember(mark int, nat string) string {
 	return fmt.Sprintf("ct(commit,zone=%d,%sexec(set_field:%#x->ct_mark))", m.Zone, nat, mark)
 }
 
+// track looks up the connection of a packet from the wire, which goes on to table 1.
+func (m Marks) track() string { return fmt.Sprintf("ct(zone=%d,nat,table=1)", m.Zone) }
+
 // Flows returns the flows of one IP family. Both gateway modes share them.
 func Flows(b Bridge, f Family, m Marks) []host.Flow {
 	return append(classify(b, f, m), deliver(b, f, m)...)
@@ -201,7 +204,7 @@ func classify(b Bridge, f Family, m Marks) []host.Flow {
 	return append(append(flows, forgotten(b, f)...),
 		flow(0, 100, []string{in(Patch), t.ip}, m.remember(m.OVN, ""), output(Uplink)),
 		flow(0, 100, []string{in(Local), t.ip}, m.remember(m.Host, ""), b.tag(), output(Uplink)),
-		flow(0, 50, []string{wire, b.tagged(), t.ip}, fmt.Sprintf("ct(zone=%d,nat,table=1)", m.Zone)),
+		flow(0, 50, []string{wire, b.tagged(), t.ip}, m.track()),
 	)
 }
 

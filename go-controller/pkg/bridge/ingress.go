@@ -21,8 +21,10 @@ const priorityLearnReply = 101
 type Ingress struct {
 	To       netip.AddrPort
 	Protocol string // "tcp", "udp", "sctp"
-	// Sources may use the service; empty: everybody. Packets from other sources go to the host.
+	// Sources may use the service; empty: everybody. Packets from other sources go to the host, which drops them.
 	Sources []netip.Prefix
+	// Closed: nobody may use the service.
+	Closed bool
 }
 
 // TableHostReply holds learned flows: who received datagrams of the host from the address and port
@@ -61,8 +63,9 @@ func IngressFlows(b Bridge, i Ingress, m Marks) []host.Flow {
 	if f == topology.IPv6 {
 		protocol += "6"
 	}
+	restricted := i.Closed || len(i.Sources) > 0
 	from := []string{""}
-	if len(i.Sources) > 0 {
+	if restricted {
 		from = from[:0]
 	}
 	for _, p := range i.Sources {
@@ -72,9 +75,14 @@ func IngressFlows(b Bridge, i Ingress, m Marks) []host.Flow {
 		}
 		from = append(from, t.src+"="+p.Masked().String())
 	}
+	to := []string{in(Uplink), b.tagged(), protocol, t.dst + "=" + i.To.Addr().String(), fmt.Sprintf("tp_dst=%d", i.To.Port())}
 	var flows []host.Flow
+	if restricted {
+		// Connections that were opened when their clients were allowed.
+		flows = append(flows, flow(0, 108, to, b.toHost()...))
+	}
 	for _, src := range from {
-		request := []string{in(Uplink), b.tagged(), protocol, src, t.dst + "=" + i.To.Addr().String(), fmt.Sprintf("tp_dst=%d", i.To.Port())}
+		request := slices.Insert(slices.Clone(to), 3, src)
 		add := func(table int, condition string, actions ...string) {
 			flows = append(flows, flow(table, priorityIngress, append(slices.Clone(request), condition), actions...))
 		}
@@ -82,12 +90,15 @@ func IngressFlows(b Bridge, i Ingress, m Marks) []host.Flow {
 		if i.Protocol == "tcp" {
 			add(0, "tcp_flags=+syn-ack", balance...)
 			add(1, "ct_state=-est-rel+trk", balance...)
+			if restricted {
+				flows = append(flows, flow(0, 109, request, m.track()))
+			}
 			continue
 		}
 		add(0, "", fmt.Sprintf("resubmit(,%d)", TableHostReply), "resubmit(,1)")
 		add(1, "ct_state=-trk,reg0=0", balance...) // answers go to the host, like all other packets
 	}
-	if i.Protocol != "tcp" {
+	if i.Protocol != "tcp" && !i.Closed {
 		sent := []string{in(Local), protocol, t.src + "=" + i.To.Addr().String(), fmt.Sprintf("tp_src=%d", i.To.Port())}
 		flows = append(flows, flow(0, priorityLearnReply, sent,
 			learnReplies(f, transports[i.Protocol]), m.remember(m.Host, ""), b.tag(), output(Uplink)))

@@ -373,10 +373,16 @@ func TestSourceRanges(t *testing.T) {
 						}
 					}
 				}
-				handed := slices.ContainsFunc(state.Ingress, func(i service.Ingress) bool {
-					return topology.FamilyOf(i.To.Addr()) == f && i.To.Addr().String() != "203.0.113.9"
-				})
+				handed, closed := false, false
+				for _, i := range state.Ingress {
+					if topology.FamilyOf(i.To.Addr()) == f && i.To.Addr().String() != "203.0.113.9" {
+						handed, closed = handed || !i.Closed, closed || i.Closed
+					}
+				}
 				nobody, open := let[f] == "[]", let[f] == "everybody"
+				if closed != (nobody && mode == topology.GatewayShared) {
+					t.Errorf("%q, %s, %s: closed: %t", c.ranges, mode, f, closed)
+				}
 				if (drops > 0) == open || (allows > 0) != (!nobody && !open) || handed != (!nobody && mode == topology.GatewayShared) {
 					t.Errorf("%q, %s, %s: %d drop, %d allow, handed to the gateway router: %t", c.ranges, mode, f, drops, allows, handed)
 				}

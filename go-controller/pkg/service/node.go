@@ -26,6 +26,7 @@ type Ingress struct {
 	To       netip.AddrPort
 	Protocol string
 	Sources  []netip.Prefix // empty: from anywhere
+	Closed   bool           // from nowhere
 }
 
 // Health is a node's health check response for a Service whose traffic stays on the node.
@@ -266,9 +267,6 @@ func (p *nodePlanner) ingress(port Port, entries []entry, all, here int) {
 		return
 	}
 	for _, e := range entries {
-		if e.restricted && len(e.sources) == 0 {
-			continue // the host drops it
-		}
 		to := e.to
 		if !to.IsValid() {
 			if !p.ExternalLocal {
@@ -280,7 +278,8 @@ func (p *nodePlanner) ingress(port Port, entries []entry, all, here int) {
 			}
 		}
 		p.state.Ingress = append(p.state.Ingress, Ingress{
-			To: netip.AddrPortFrom(to.Addr(), e.port), Protocol: port.Protocol, Sources: e.sources,
+			To: netip.AddrPortFrom(to.Addr(), e.port), Protocol: port.Protocol,
+			Sources: e.sources, Closed: e.restricted && len(e.sources) == 0,
 		})
 	}
 }

@@ -213,6 +213,45 @@ func TestServicePortAsSource(t *testing.T) {
 	}
 }
 
+// TestNarrowedSources: when the source ranges of a Service are narrowed, the host, which drops them, gets the packets of
+// the clients that are no longer allowed, also those of their open connections: a client that goes on sending datagrams
+// would have access forever. Others keep their connections.
+func TestNarrowedSources(t *testing.T) {
+	cases := []struct {
+		lb, closed, allowed, other netip.AddrPort
+		source                     netip.Prefix
+	}{
+		{netip.MustParseAddrPort("5.5.5.5:5060"), netip.MustParseAddrPort("5.5.5.6:5060"), netip.MustParseAddrPort("172.18.0.100:40000"),
+			netip.MustParseAddrPort("172.18.0.101:40000"), netip.MustParsePrefix("172.18.0.100/32")},
+		{netip.MustParseAddrPort("[fd05::5]:5060"), netip.MustParseAddrPort("[fd05::6]:5060"), netip.MustParseAddrPort("[fc00::100]:40000"),
+			netip.MustParseAddrPort("[fc00::101]:40000"), netip.MustParsePrefix("fc00::100/128")},
+	}
+	protocols := map[string][3][]string{"udp": {}, "tcp": {{"tcp_flags=0x002"}, {"tcp_flags=0x012"}, {"tcp_flags=0x010"}}}
+	marks := bridge.DefaultMarks(topology.ConntrackZone)
+	var flows []host.Flow
+	for _, c := range cases {
+		for protocol := range protocols {
+			for _, i := range []bridge.Ingress{{To: c.lb, Protocol: protocol, Sources: []netip.Prefix{c.source}}, {To: c.closed, Protocol: protocol, Closed: true}} {
+				flows = append(flows, bridge.IngressFlows(at.Facts, i, marks)...)
+			}
+		}
+	}
+	w := newWires(t, flows...)
+	for _, c := range cases {
+		for protocol, flags := range protocols {
+			for _, lb := range []netip.AddrPort{c.lb, c.closed} {
+				// As the flows did while the client was allowed.
+				w.out(w.ports["wire"], packet(protocol, c.other, lb, flags[0]...), fmt.Sprintf("ct(commit,zone=%d,exec(set_field:%#x->ct_mark))", marks.Zone, marks.OVN))
+				w.goes("the answer to a client that is not allowed any more", "ovn", packet(protocol, lb, c.other, flags[1]...), 0, "wire")
+				w.goes("what that client says next", "wire", packet(protocol, c.other, lb, flags[2]...), 0, "host")
+			}
+			w.goes("a client's request", "wire", packet(protocol, c.allowed, c.lb, flags[0]...), 0, "ovn")
+			w.goes("the answer to the client", "ovn", packet(protocol, c.lb, c.allowed, flags[1]...), 0, "wire")
+			w.goes("what the client says next", "wire", packet(protocol, c.allowed, c.lb, flags[2]...), 0, "ovn")
+		}
+	}
+}
+
 // TestUntranslated: packets with the address of a pod leave only if OVN says that they should.
 // Packets that the gateway router could not translate because they belong to no connection are
 // dropped and counted.

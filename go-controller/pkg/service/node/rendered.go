@@ -37,5 +37,5 @@ func (r rendered) of(key string, ingress []service.Ingress, next rendered, rende
 }
 
 func sameIngress(a, b service.Ingress) bool {
-	return a.To == b.To && a.Protocol == b.Protocol && slices.Equal(a.Sources, b.Sources)
+	return a.To == b.To && a.Protocol == b.Protocol && a.Closed == b.Closed && slices.Equal(a.Sources, b.Sources)
 }
