@@ -124,14 +124,24 @@ func (s *Server) attach(ctx context.Context, r cni.Request, pod *corev1.Pod, net
 }
 
 // addPort adds the host's end to br-int. It first removes ports of earlier sandboxes of the
-// same pod, as ovn-controller could not tell which one to use.
+// same pod, as ovn-controller could not tell which one to use, and the records of those that
+// are lost at the moment, which would be restored.
 func (s *Server) addPort(ctx context.Context, r cni.Request, name string, pod *corev1.Pod, network topology.PodNetwork) error {
+	ifaceID := topology.PodPort(pod.Namespace, pod.Name)
+	ctx, done, err := s.ports.begin(ctx, ifaceID, false)
+	if err != nil {
+		return err
+	}
+	defer done()
 	ports, err := s.ovs.Ports(ctx, topology.IntegrationBridge)
 	if err != nil {
 		return err
 	}
-	ifaceID := topology.PodPort(pod.Namespace, pod.Name)
-	for _, p := range ports {
+	recorded, err := s.recorded()
+	if err != nil {
+		return err
+	}
+	for _, p := range append(ports, recorded...) {
 		if p.ExternalIDs[ovs.IfaceID] == ifaceID && p.Name != name {
 			klog.V(2).InfoS("Removing the port of an earlier sandbox", "pod", ifaceID, "port", p.Name,
 				"sandbox", p.ExternalIDs[cni.IDSandbox])

@@ -52,7 +52,7 @@ func (s *Server) collect(ctx context.Context) error {
 		}
 		dead, err := s.stale(ctx, p)
 		if err == nil && !dead {
-			err = s.recordPort(p) // the record may not exist yet
+			err = s.ensureRecord(ctx, p)
 		}
 		if dead {
 			klog.V(2).InfoS("Removing the port of a dead sandbox", "port", p.Name,

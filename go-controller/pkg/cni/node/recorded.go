@@ -60,6 +60,23 @@ func (s *Server) recordPort(p ovs.Port) error {
 	return nil
 }
 
+// ensureRecord records a port that has no record, unless it has been removed meanwhile.
+func (s *Server) ensureRecord(ctx context.Context, p ovs.Port) error {
+	ctx, done, err := s.ports.begin(ctx, p.ExternalIDs[ovs.IfaceID], false)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if _, ok := s.readRecord(p.Name); ok {
+		return nil
+	}
+	ports, err := s.ovs.Ports(ctx, topology.IntegrationBridge)
+	if err != nil || !slices.ContainsFunc(ports, func(o ovs.Port) bool { return o.Name == p.Name }) {
+		return err
+	}
+	return s.recordPort(p)
+}
+
 // forgetPort removes the record of a port. It is called before the port is deleted.
 func (s *Server) forgetPort(name string) error { return statefile.Remove(s.recordPath(name)) }
 
@@ -170,8 +187,13 @@ func (s *Server) restorePort(ctx context.Context, name string) error {
 		return err
 	}
 	defer done()
+	ctx, release, err := s.ports.begin(ctx, p.ExternalIDs[ovs.IfaceID], false)
+	if err != nil {
+		return err
+	}
+	defer release()
 	if p, ok = s.readRecord(name); !ok {
-		return nil // detached meanwhile
+		return nil // detached, or superseded by a later sandbox of the pod, meanwhile
 	}
 	// The veth pair is deleted with the sandbox: without it the port is not needed.
 	exists, err := link.Exists(p.Name)

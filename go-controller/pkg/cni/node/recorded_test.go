@@ -144,3 +144,46 @@ func TestPortIsRecorded(t *testing.T) {
 	}
 	collect()
 }
+
+// TestEarlierSandboxIsNotRestored: a port that is lost while a later sandbox of its pod is attached is not restored beside
+// the port of that one: ovn-controller could not tell which one to use.
+func TestEarlierSandboxIsNotRestored(t *testing.T) {
+	l := newLab(t)
+	l.pod("web", "u1", podNetwork)
+	l.sandbox("sb1")
+	l.sandbox("sb2")
+	l.mustHandle(l.request(cni.CommandAdd, "sb1", "web", "u1"))
+	earlier := l.server.mustOurs(t)
+	l.vs.Run("ovs-vsctl", "del-port", cni.HostLink("sb1", "eth0"))
+	eventually.True(t, "the loss to be seen", func() bool {
+		ports, err := l.db.Ports(t.Context(), topology.IntegrationBridge)
+		return err == nil && len(ports) == 0
+	})
+	l.mustHandle(l.request(cni.CommandAdd, "sb2", "web", "u1"))
+	if err := l.server.restore(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	later := cni.HostLink("sb2", "eth0")
+	if got := l.ports(); got != later {
+		t.Errorf("br-int has %q, not only %s", got, later)
+	}
+	// What is collected may have been read before the later sandbox was attached.
+	for _, p := range earlier {
+		if err := l.server.ensureRecord(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if recorded, err := l.server.recorded(); err != nil || len(recorded) != 1 || recorded[0].Name != later {
+		t.Errorf("recorded are %v, %v", recorded, err)
+	}
+}
+
+// mustOurs returns the ports that ADD created.
+func (s *Server) mustOurs(t *testing.T) []ovs.Port {
+	t.Helper()
+	ours, err := s.ours(t.Context())
+	if err != nil || len(ours) == 0 {
+		t.Fatalf("%v, %v", ours, err)
+	}
+	return ours
+}

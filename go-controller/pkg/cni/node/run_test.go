@@ -80,7 +80,7 @@ func TestRun(t *testing.T) {
 // that one its socket.
 func TestNextServer(t *testing.T) {
 	l := newLab(t)
-	next := &Server{Config: l.server.Config, kube: l.kube, ovs: l.db, pods: l.server.pods, locks: newSandboxLocks(), ready: make(chan struct{}),
+	next := &Server{Config: l.server.Config, kube: l.kube, ovs: l.db, pods: l.server.pods, locks: newKeyLocks("sandbox"), ports: newKeyLocks("logical port"), ready: make(chan struct{}),
 		lost: make(chan struct{}, 1)}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended, nextEnded := make(chan error, 1), make(chan error, 1)

@@ -81,7 +81,10 @@ type Server struct {
 	kube  kubernetes.Interface
 	ovs   ovs.Client
 	pods  *pods
-	locks *sandboxLocks
+	locks *keyLocks // of sandboxes
+	// ports are the locks of logical ports: two sandboxes of a pod have the same one, of which only
+	// the port of the later sandbox may be recorded or on br-int. They are taken after those of sandboxes.
+	ports *keyLocks
 	ready <-chan struct{}
 	lost  chan struct{} // gets a value when ports of pods may have been deleted
 
@@ -100,7 +103,7 @@ func New(cfg Config, deps Deps) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{Config: cfg, kube: deps.Kube, ovs: deps.OVS, pods: p, locks: newSandboxLocks(), ready: deps.Ready,
+	s := &Server{Config: cfg, kube: deps.Kube, ovs: deps.OVS, pods: p, locks: newKeyLocks("sandbox"), ports: newKeyLocks("logical port"), ready: deps.Ready,
 		lost: make(chan struct{}, 1)}
 	poke := func() {
 		select {
