@@ -160,29 +160,56 @@ func WithoutAddrs(a host.Attachment, gone []netip.Prefix) host.Attachment {
 	}
 }
 
-// leased returns a with the recorded lease flags, since addresses on a bridge have no lifetimes.
-func leased(a, rec host.Attachment) host.Attachment {
+// known returns a with what a record of the same family says about its addresses: those on a bridge
+// have no lifetimes. A single address that is in the network of a recorded one, and was added since,
+// is virtual.
+func known(a, rec host.Attachment) host.Attachment {
 	a.Addrs = slices.Clone(a.Addrs)
 	for i, x := range a.Addrs {
 		if j := slices.IndexFunc(rec.Addrs, func(y host.LinkAddress) bool { return y.Prefix == x.Prefix }); j >= 0 {
-			a.Addrs[i].Leased = rec.Addrs[j].Leased
+			a.Addrs[i].Leased, a.Addrs[i].Virtual = rec.Addrs[j].Leased, rec.Addrs[j].Virtual
+			continue
 		}
+		a.Addrs[i].Virtual = x.Prefix.IsSingleIP() && slices.ContainsFunc(rec.Addrs, func(y host.LinkAddress) bool {
+			return !y.Prefix.IsSingleIP() && y.Prefix.Contains(x.Prefix.Addr())
+		})
 	}
 	return a
+}
+
+// Lasting returns a without virtual addresses, which another host may have once this one has lost
+// them. If a has no others of a family, they are the host's.
+func Lasting(a host.Attachment) host.Attachment {
+	var out host.Attachment
+	for _, f := range topology.Families {
+		part := of(a, f)
+		var virtual []netip.Prefix
+		for _, x := range part.Addrs {
+			if x.Virtual {
+				virtual = append(virtual, x.Prefix)
+			}
+		}
+		if len(virtual) < len(part.Addrs) {
+			part = WithoutAddrs(part, virtual)
+		}
+		out.Addrs, out.Routes = append(out.Addrs, part.Addrs...), append(out.Routes, part.Routes...)
+	}
+	return out
 }
 
 // TakeOver returns the state that the interface "to" must carry when it replaces
 // "from". rec is the recorded state of "to"; lost says that "to" may have
 // lost its state because it was recreated or was down. The state of "from" is
 // the newest; if it has no addresses of a family and "to" has lost its own, the record
-// is restored.
+// is restored, without virtual addresses.
 func TakeOver(from, to, rec host.Attachment, lost bool) host.Attachment {
 	var want host.Attachment
 	for _, f := range topology.Families {
-		u, b, r := of(from, f), leased(of(to, f), rec), of(rec, f)
+		u, r := of(from, f), of(rec, f)
+		b := known(of(to, f), r)
 		part := union(u, b)
 		if len(u.Addrs) == 0 && (lost || len(b.Addrs) == 0) {
-			part = union(part, r)
+			part = union(part, Lasting(r))
 		}
 		want.Addrs = append(want.Addrs, part.Addrs...)
 		want.Routes = append(want.Routes, part.Routes...)

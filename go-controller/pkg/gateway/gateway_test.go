@@ -112,6 +112,34 @@ func TestTakeOver(t *testing.T) {
 	}
 }
 
+// TestVirtualAddress: the record follows an address that somebody adds to the bridge beside the one with its network, such
+// as VRRP does, but it is not restored: when the bridge has lost it, another host may have it.
+func TestVirtualAddress(t *testing.T) {
+	host4, host6 := []string{"10.0.0.3/24", "10.0.0.5/32", "default4 via 10.0.0.1"}, []string{"fc00::3/64"}
+	own := parse(t, append(host4, host6...)...)
+	rec := TakeOver(own, host.Attachment{}, host.Attachment{}, true)
+	now := parse(t, slices.Concat(host4, host6, []string{"10.0.0.9/32", "fc00::9/128", "192.0.2.7/32"})...)
+	with := TakeOver(host.Attachment{}, now, rec, false)
+	if len(with.Addrs) != len(now.Addrs) {
+		t.Errorf("with it the bridge is to have %+v", with.Addrs)
+	}
+	if again := TakeOver(host.Attachment{}, now, with, false); !reflect.DeepEqual(again, with) {
+		t.Errorf("the next pass changes it to %+v", again)
+	}
+	// The one outside the host's networks did not come from such a protocol.
+	want := parse(t, slices.Concat(host4, host6, []string{"192.0.2.7/32"})...)
+	got := TakeOver(host.Attachment{}, host.Attachment{}, with, true)
+	if missing, more := Without(want, got), Without(got, want); len(missing.Addrs)+len(missing.Routes)+len(more.Addrs)+len(more.Routes) > 0 {
+		t.Errorf("after the loss it lacks %+v and has %+v in addition", missing, more)
+	}
+	if got := TakeOver(host.Attachment{}, now, with, true); !reflect.DeepEqual(got, with) {
+		t.Errorf("of what is still there it takes %+v", got)
+	}
+	if got := TakeOver(host.Attachment{}, own, with, false); !reflect.DeepEqual(got, rec) {
+		t.Errorf("without it the bridge is to have %+v", got)
+	}
+}
+
 // TestWithout: parts that already exist need not be added, even if they are deleted
 // in the next moment.
 func TestWithout(t *testing.T) {

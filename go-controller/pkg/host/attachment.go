@@ -22,6 +22,9 @@ type LinkAddress struct {
 	// Leased is set if the address came with a lifetime, from a DHCP client or from router
 	// advertisements.
 	Leased bool `json:"leased,omitempty"`
+	// Virtual is set if somebody has added the address to the bridge itself, beside the one with
+	// its network, as protocols such as VRRP do whose addresses move between hosts.
+	Virtual bool `json:"virtual,omitempty"`
 }
 
 // LinkHop is one next hop of a multipath LinkRoute.
