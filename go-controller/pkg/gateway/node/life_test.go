@@ -8,6 +8,7 @@ import (
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
 // told waits until an annotation of the node contains has, and no longer contains lost.
@@ -203,5 +204,20 @@ func TestHostname(t *testing.T) {
 	l.mustPass(g)
 	if got := name(); got != `"renamed.example.com"` && got != "renamed.example.com" {
 		t.Errorf("the host of a chassis with the node's name is %s", got)
+	}
+}
+
+// TestSharedAfterLocal: what only local gateway mode needs goes when the cluster gets shared mode, and comes back with
+// local mode.
+func TestSharedAfterLocal(t *testing.T) {
+	l := newLab(t)
+	l.up()
+	for _, mode := range []topology.GatewayMode{topology.GatewayLocal, topology.GatewayShared, topology.GatewayLocal} {
+		g := l.start(l.db)
+		g.Egress, g.Mode = true, mode
+		l.mustPass(g)
+		if got := l.ns.Run("nft", "list", "ruleset"); strings.Contains(got, "ovn-kube-accept") != (mode == topology.GatewayLocal) {
+			t.Errorf("in mode %s:\n%s", mode, got)
+		}
 	}
 }

@@ -34,11 +34,8 @@ func (g *Gateway) ensureManagement(ctx context.Context, node topology.Node) erro
 	if _, err := link.Up(port); err != nil {
 		return err
 	}
-	if g.Egress && g.Mode != topology.GatewayShared {
-		err := link.AcceptMarked(port, topology.ServicePortMAC(node.Subnets), topology.MarkServicePort)
-		if err != nil {
-			return err
-		}
+	if err := g.acceptServicePort(node); err != nil {
+		return err
 	}
 	addrs := map[host.Address]host.AddressUse{}
 	for _, p := range plan.Addrs {
@@ -52,6 +49,15 @@ func (g *Gateway) ensureManagement(ctx context.Context, node topology.Node) erro
 		return err
 	}
 	return g.Chains.Apply(ctx, gateway.Contributor, gateway.Rules(node.Subnets))
+}
+
+// acceptServicePort makes the management port accept what pods send from the port of a Service, which OVN leads there
+// in local gateway mode only. The cluster may have had that mode before.
+func (g *Gateway) acceptServicePort(node topology.Node) error {
+	if g.Egress && g.Mode != topology.GatewayShared {
+		return link.AcceptMarked(topology.ManagementPort, topology.ServicePortMAC(node.Subnets), topology.MarkServicePort)
+	}
+	return link.AcceptNothing()
 }
 
 // ensureFlows contributes the base flows of the external bridges.

@@ -1,7 +1,6 @@
 package link
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -9,7 +8,6 @@ import (
 	"github.com/google/nftables"
 	"github.com/google/nftables/binaryutil"
 	"github.com/google/nftables/expr"
-	"golang.org/x/sys/unix"
 )
 
 // acceptTable is the nftables table, of family netdev, with a chain for each link that accepts
@@ -98,14 +96,12 @@ func same(a, b expr.Any) bool {
 	return fmt.Sprintf("%T", a) == fmt.Sprintf("%T", b)
 }
 
-// AcceptNothing removes all chains of AcceptMarked at once; for cleanup.
+// AcceptNothing removes all chains of AcceptMarked at once. It is not an error if there are none.
 func AcceptNothing() error {
-	c, err := nftables.New()
+	err := without(func(c *nftables.Conn) {
+		c.DelTable(&nftables.Table{Name: acceptTable, Family: nftables.TableFamilyNetdev})
+	})
 	if err != nil {
-		return fmt.Errorf("remove the nftables table %s: %w", acceptTable, err)
-	}
-	c.DelTable(&nftables.Table{Name: acceptTable, Family: nftables.TableFamilyNetdev})
-	if err := c.Flush(); err != nil && !errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("remove the nftables table %s: %w", acceptTable, err)
 	}
 	return nil
