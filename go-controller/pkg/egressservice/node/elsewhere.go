@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -15,18 +16,29 @@ import (
 func elsewhereContributor(key string) string { return egressservice.Contributor(key) + "~elsewhere" }
 
 // keepIn prevents pods of this node that leave by another node from leaving by this one, once
-// they are led there, and as soon as this node's previous translations have expired.
+// they are led there, and as soon as this node's previous translations have expired. These stay until then: without
+// either, pods that are still led to this node's kernel would leave with its address.
 func (c *Controller) keepIn(ctx context.Context, s egressservice.Service) error {
 	pods := egressservice.Elsewhere(s, c.deps.Node)
 	c.mu.Lock()
-	if len(c.elsewhere[s.Key]) == 0 && !s.Done {
+	if len(c.elsewhere[s.Key]) == 0 && !s.Done && !c.leaving.holds(s.Key) {
 		pods = nil
 	}
 	c.mu.Unlock()
 	if rest := c.leaving.rest(s.Key, time.Now()); rest > 0 && len(pods) > 0 {
-		pods = nil
+		c.leaving.hold(s.Key)
 		c.queue.EnqueueAfter(rest, s.Key)
+		return c.keep(ctx, s, nil)
 	}
+	if err := c.keep(ctx, s, pods); err != nil {
+		return err
+	}
+	c.leaving.let(s.Key)
+	return nil
+}
+
+// keep makes the pods of an EgressService that are kept in these ones.
+func (c *Controller) keep(ctx context.Context, s egressservice.Service, pods []netip.Addr) error {
 	c.mu.Lock()
 	same := slices.Equal(pods, c.elsewhere[s.Key])
 	c.mu.Unlock()

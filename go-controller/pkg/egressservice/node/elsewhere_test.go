@@ -1,8 +1,10 @@
 package node
 
 import (
+	"errors"
 	"net/netip"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -65,6 +67,41 @@ func TestElsewhere(t *testing.T) {
 			t.Fatal(err)
 		}
 		expect("deleted", false)
+	})
+}
+
+// TestElsewhereFirst: the translations of a former host do not expire before it drops the traffic of its pods, which
+// would leave with its address in between.
+func TestElsewhereFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.linger = time.Hour
+		var locked atomic.Bool
+		w.chains.Fail = func(contributor string) error {
+			if locked.Load() && contributor == elsewhereContributor("default/demo-svc") {
+				return errors.New("the table is locked")
+			}
+			return nil
+		}
+		_, err := w.kube.DiscoveryV1().EndpointSlices("default").Update(t.Context(), slice("demo-svc", "10.244.1.6"), metav1.UpdateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.start()
+		w.setStatus(programmedBy("ovn-worker2", true))
+		w.eventually("the translation", func() bool { return rules(w) == 1 })
+		locked.Store(true)
+		w.setStatus(programmedBy("ovn-worker", true))
+		<-time.After(w.linger)
+		fakeapi.Settle()
+		if rules(w) != 1 {
+			t.Errorf("the pod leaves with the address of the node:\n%s", w.dump())
+		}
+		locked.Store(false)
+		w.eventually("the translation to go", func() bool { return rules(w) == 0 })
+		if !strings.Contains(w.dump(), "-A OVN-KUBE-STRAY -s 10.244.1.6/32") {
+			t.Errorf("the pod may leave:\n%s", w.dump())
+		}
 	})
 }
 

@@ -35,6 +35,8 @@ type leaving struct {
 	ipRules      map[host.IPRule]time.Time
 	// replies are the exemptions from expiring ip rules, by EgressService.
 	replies map[string]leavingReplies
+	// held are the EgressServices whose translations stay even when they have expired.
+	held map[string]bool
 }
 
 type leavingReplies struct {
@@ -50,7 +52,8 @@ type released struct {
 
 func newLeaving(deps Deps, flush *flusher) *leaving {
 	return &leaving{deps: deps, flush: flush, passes: host.NewCoalescer[error](), wake: make(chan struct{}, 1),
-		translations: map[released]time.Time{}, ipRules: map[host.IPRule]time.Time{}, replies: map[string]leavingReplies{}}
+		translations: map[released]time.Time{}, ipRules: map[host.IPRule]time.Time{}, replies: map[string]leavingReplies{},
+		held: map[string]bool{}}
 }
 
 // add takes over, also in the kernel, the state in have that is not in want, so that
@@ -92,10 +95,7 @@ func (l *leaving) add(ctx context.Context, key string, have, want contribution) 
 	if !changed {
 		return back, nil
 	}
-	select {
-	case l.wake <- struct{}{}:
-	default:
-	}
+	l.poke()
 	return back, l.write(ctx)
 }
 
@@ -188,7 +188,7 @@ type leavingTranslations struct {
 func (l *leaving) lastFirst(now time.Time) (order []leavingTranslations, pods map[leavingTranslations]egressservice.Translations) {
 	pods = map[leavingTranslations]egressservice.Translations{}
 	for d, until := range l.translations {
-		if !until.After(now) {
+		if l.over(d, until, now) {
 			continue
 		}
 		together := leavingTranslations{d.key, d.to, until}
@@ -228,8 +228,10 @@ func (l *leaving) next(now time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	wait := time.Hour
-	for _, until := range l.translations {
-		wait = min(wait, until.Sub(now))
+	for d, until := range l.translations {
+		if until.After(now) || l.over(d, until, now) {
+			wait = min(wait, until.Sub(now))
+		}
 	}
 	for _, until := range l.ipRules {
 		wait = min(wait, until.Sub(now))
@@ -250,11 +252,50 @@ func (l *leaving) rest(key string, now time.Time) time.Duration {
 	return rest
 }
 
+// hold keeps the translations of an EgressService even when they have expired, until the call of let.
+func (l *leaving) hold(key string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held[key] = true
+}
+
+// holds reports whether hold was called and let was not.
+func (l *leaving) holds(key string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.held[key]
+}
+
+// let ends hold.
+func (l *leaving) let(key string) {
+	l.mu.Lock()
+	was := l.held[key]
+	delete(l.held, key)
+	l.mu.Unlock()
+	if was {
+		l.poke()
+	}
+}
+
+// over reports whether a translation that is kept until a time is to be removed; l.mu is held.
+func (l *leaving) over(d released, until, now time.Time) bool {
+	return !until.After(now) && !l.held[d.key]
+}
+
+// poke makes run look again when the next state expires.
+func (l *leaving) poke() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
 // expire removes expired state, and then the connections that still use it.
 func (l *leaving) expire(ctx context.Context) error {
 	now := time.Now()
 	l.mu.Lock()
 	translations, ipRules := expired(l.translations, now), expired(l.ipRules, now)
+	maps.DeleteFunc(translations, func(d released, until time.Time) bool { return !l.over(d, until, now) })
 	l.mu.Unlock()
 	if err := l.write(ctx); err != nil {
 		return err
