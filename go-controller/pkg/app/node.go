@@ -395,6 +395,8 @@ func (n *node) egressServices(core, pods informers.SharedInformerFactory) (start
 		IPRules:        n.ipRules,
 		Tables:         table.Finder{Dirs: table.DefaultDirs},
 		Flush:          flushTranslated(n.env.Config),
+		OnApplied:      n.switches.OnFlowsInstalled,
+		Settle:         n.flows.Settle,
 		ClusterSubnets: n.env.Config.Default.ClusterPrefixes(),
 		Mode:           n.env.Config.Gateway.Mode,
 		EgressIPs:      n.env.Config.Features.EgressIP,

@@ -50,6 +50,11 @@ type Deps struct {
 	// conntrack.FlushTranslated. Once a translation has ended, ended contains
 	// the addresses that this node no longer translates to.
 	Flush func(ctx context.Context, stale func(src, to netip.Addr) bool, ended []netip.Addr) error
+	// OnApplied registers a function that is called whenever the master's changes to the
+	// northbound database have taken effect on this node. Settle waits until no packet uses flows of
+	// Open vSwitch that were replaced before the call.
+	OnApplied func(func())
+	Settle    func(ctx context.Context) error
 	// Linger replaces the constant if it is not 0.
 	Linger time.Duration
 	// ClusterSubnets are the pod subnets of the cluster.
@@ -83,6 +88,8 @@ type Controller struct {
 	users map[netip.Addr][]string
 	// awaiting are the keys that wait until another key withdraws such rules, by that key.
 	awaiting map[string][]string
+	// unconfirmed: the policies that lead traffic here may not be in force on this node yet.
+	unconfirmed queue.Unconfirmed
 	// elsewhere are the pods of this node, by key, that leave by another node.
 	elsewhere map[string][]netip.Addr
 	leaving   *leaving
@@ -123,6 +130,7 @@ func New(deps Deps) (*Controller, error) {
 	c.flush = newFlusher(deps.Flush, c.inUse)
 	c.leaving = newLeaving(deps, c.flush)
 	c.queue = queue.New("egressservice-node", c.reconcile)
+	deps.OnApplied(c.applied)
 	c.queue.Seed(func() []string {
 		if err := reader.Prime(); err != nil {
 			klog.ErrorS(err, "Cannot read all EgressServices at first")
@@ -156,6 +164,9 @@ func (c *Controller) Synced() <-chan struct{} { return c.queue.Synced() }
 
 // reconcile programs this node's rules for one EgressService, and then acknowledges them.
 func (c *Controller) reconcile(ctx context.Context, key string) error {
+	if key == takeoversKey {
+		return c.finishTakeovers(ctx)
+	}
 	eg, err := c.reader.Object(key)
 	if err != nil {
 		return err

@@ -138,6 +138,8 @@ type world struct {
 	linger  time.Duration
 	lists   chan struct{}   // see unlisted
 	faults  *fakeapi.Faults // of the API, or nil
+	applied func()          // tells that the master's changes have taken effect, for the last run
+	settled atomic.Int64    // how often the flows were waited for
 	stop    func()
 	sweep   func(context.Context) error
 }
@@ -169,6 +171,11 @@ func (w *world) start() *Controller {
 	c, err := New(Deps{Node: "ovn-worker2", Chains: w.chains, ClusterSubnets: cluster, Mode: topology.GatewayLocal,
 		NodeLocal: []netip.Prefix{netip.MustParsePrefix("169.254.0.0/16")},
 		Egress:    w.egress, Tables: w.kernel, Flush: w.kernel.flush, Linger: w.linger,
+		OnApplied: func(f func()) { w.applied = f },
+		Settle: func(context.Context) error {
+			w.settled.Add(1)
+			return nil
+		},
 		IPRules: ipRules, Nodes: core.Core().V1().Nodes(),
 		Informers: snapshot.Informers{
 			EgressServices: own.EgressService().V1().EgressServices(),

@@ -4,8 +4,19 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"time"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice"
+)
+
+// takeoversKey is the key of finishTakeovers; no EgressService has this name.
+const takeoversKey = "takeovers"
+
+// reportPace is the delay after the first report of the chassis, so that a burst of them causes a single flush. The later
+// reports come, the longer it is, by up to latePace: each flush reads all connections of the node.
+const (
+	reportPace = time.Second
+	latePace   = 30 * time.Second
 )
 
 // finishTakeover flushes once more when the master reports that the traffic of an EgressService is
@@ -29,7 +40,39 @@ func (c *Controller) finishTakeover(ctx context.Context, s egressservice.Service
 		return fmt.Errorf("flush connections of EgressService %s: %w", s.Key, err)
 	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.settled[s.Key] = want
+	c.mu.Unlock()
+	if len(want) > 0 {
+		c.unconfirmed.Changed()
+		c.queue.EnqueueAfter(reportPace, takeoversKey) // if this node has reported before
+	}
+	return nil
+}
+
+// applied is called when the policies of an EgressService may have come into force on this node.
+func (c *Controller) applied() {
+	if late, matters := c.unconfirmed.Reported(); matters {
+		c.queue.EnqueueAfter(reportPace+min(late, latePace), takeoversKey)
+	}
+}
+
+// finishTakeovers flushes the connections of all EgressServices whose traffic is led to this node: the master reports
+// that when it has written the policies, and until they are in force here a busy connection may recreate its old entry.
+func (c *Controller) finishTakeovers(ctx context.Context) error {
+	all := egressservice.Translations{}
+	c.mu.Lock()
+	for _, translations := range c.settled {
+		maps.Copy(all, translations)
+	}
+	c.mu.Unlock()
+	if len(all) == 0 {
+		return nil
+	}
+	if err := c.deps.Settle(ctx); err != nil {
+		return err
+	}
+	if err := c.flush.replaced(ctx, all, nil); err != nil {
+		return fmt.Errorf("flush connections from before their pods were led here: %w", err)
+	}
 	return nil
 }

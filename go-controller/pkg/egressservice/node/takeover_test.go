@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -36,6 +37,29 @@ func TestFlushesOnceMore(t *testing.T) {
 					t.Errorf("%s lost its right connection, or another pod one of its own", pod)
 				}
 			}
+		}
+	})
+}
+
+// TestFlushesWhenApplied: the master reports that traffic is led to this node when it has written the policies. A connection
+// that gets its old translation again before they are in force on this node loses it then.
+func TestFlushesWhenApplied(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.start()
+		w.setStatus(programmedBy("ovn-worker2", true))
+		w.eventually("the translations", func() bool { return rules(w) == 4 })
+		fakeapi.Settle()
+		w.kernel.connect("10.244.0.5", "172.18.0.4")
+		w.kernel.connect("10.244.0.5", "5.5.5.5")
+		settled := w.settled.Load()
+		w.applied()
+		w.eventually("the old translation to go", func() bool { return !w.kernel.connected("10.244.0.5", "172.18.0.4") })
+		if !w.kernel.connected("10.244.0.5", "5.5.5.5") {
+			t.Error("the right connection is gone")
+		}
+		if w.settled.Load() == settled {
+			t.Error("the datapath may lead packets elsewhere, and they recreate the connection")
 		}
 	})
 }

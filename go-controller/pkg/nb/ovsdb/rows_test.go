@@ -326,7 +326,7 @@ func TestOneOwnersErrorIsNotAnothers(t *testing.T) {
 	}
 }
 
-// TestAwaited: adding, changing or deleting a UDP load balancer or a policy of an EgressIP, adding or changing a translation of an EgressIP,
+// TestAwaited: adding, changing or deleting a UDP load balancer or a policy of an EgressIP, adding or changing a translation of an EgressIP or a policy of an EgressService,
 // and deleting a route by which OVN answers connections through the gateway they came from, increments nb_cfg in the same transaction.
 func TestAwaited(t *testing.T) {
 	s := ovsdbtest.StartNB(t)
@@ -369,7 +369,9 @@ func TestAwaited(t *testing.T) {
 		{"a policy", []nb.Row{policy(topology.PriorityEgressIP, "drop")}, 1},
 		{"a policy that changes", []nb.Row{policy(topology.PriorityEgressIP, "allow")}, 1},
 		{"a policy that is gone", nil, 1},
-		{"another policy", []nb.Row{policy(topology.PriorityEgressService, "drop")}, 0},
+		{"a policy of an EgressService", []nb.Row{policy(topology.PriorityEgressService, "drop")}, 1},
+		{"one that is gone", nil, 0},
+		{"another policy", []nb.Row{policy(topology.PriorityNoPod, "drop")}, 0},
 		{"a translation", []nb.Row{nat("172.18.0.33", "prod")}, 1},
 		{"a translation that changes", []nb.Row{nat("172.18.0.34", "prod")}, 1},
 		{"a translation that is gone", nil, 0},

@@ -53,9 +53,11 @@ var literals = []Table{
 	{
 		Name: nbdb.LogicalRouterPolicyTable, New: func() model.Model { return &nbdb.LogicalRouterPolicy{} },
 		Parents: map[string]string{nbdb.LogicalRouterTable: "policies"},
-		// The master waits for the chassis of pods of EgressIPs.
-		Awaited: func(m model.Model, _ bool) bool {
-			return m.(*nbdb.LogicalRouterPolicy).Priority == topology.PriorityEgressIP
+		// The master waits for the chassis of pods of EgressIPs. Nodes delete connections that began before pods of an
+		// EgressService were led to them.
+		Awaited: func(m model.Model, deleted bool) bool {
+			priority := m.(*nbdb.LogicalRouterPolicy).Priority
+			return priority == topology.PriorityEgressIP || priority == topology.PriorityEgressService && !deleted
 		},
 	},
 	{
