@@ -89,6 +89,7 @@ func (n *node) externalGateways(core, pods informers.SharedInformerFactory, swit
 		Namespaces:  core.Core().V1().Namespaces(),
 		Pods:        pods.Core().V1().Pods(),
 		OnApplied:   switches.OnFlowsInstalled,
+		Settle:      n.flows.Settle,
 		Connections: steered{},
 		Resolve:     neighbor.Resolve,
 	})

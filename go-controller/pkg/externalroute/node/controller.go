@@ -50,6 +50,8 @@ type Deps struct {
 	// OnApplied registers a function that is called whenever the master's changes to the
 	// northbound database have taken effect on this node.
 	OnApplied func(func())
+	// Settle waits until no packet uses flows of Open vSwitch that were replaced before the call.
+	Settle func(ctx context.Context) error
 	// Connections accesses the connections of the datapath.
 	Connections Connections
 	// Resolve returns the MAC addresses of the neighbours that answer.
@@ -129,6 +131,9 @@ func (c *Controller) reconcile(ctx context.Context, _ string) error {
 		klog.InfoS("Could not resolve the MAC address of every gateway", "err", err)
 	}
 	neighbors := externalroute.Neighbors{Now: now, Before: c.before}
+	if err := c.deps.Settle(ctx); err != nil { // an earlier packet would store a removed gateway again
+		return err
+	}
 	connections, err := c.deps.Connections.List(ctx)
 	if err != nil {
 		return err

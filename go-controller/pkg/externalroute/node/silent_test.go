@@ -25,7 +25,7 @@ func TestSilentGateways(t *testing.T) {
 	d := &datapath{entries: map[host.Steered]bool{gone: true, stays: true}}
 	answers := map[netip.Addr]string{netip.MustParseAddr("172.18.0.51"): "m51", netip.MustParseAddr("172.18.0.52"): "m52"}
 	core := informers.NewSharedInformerFactory(client, 0)
-	c, err := New(Deps{Namespaces: core.Core().V1().Namespaces(), Pods: core.Core().V1().Pods(), Connections: d, OnApplied: never,
+	c, err := New(Deps{Namespaces: core.Core().V1().Namespaces(), Pods: core.Core().V1().Pods(), Connections: d, OnApplied: never, Settle: settled,
 		Resolve: func(context.Context, []netip.Addr) (map[netip.Addr]string, error) { return answers, nil }})
 	if err != nil {
 		t.Fatal(err)
@@ -67,7 +67,7 @@ func TestMissedChange(t *testing.T) {
 		client := fakeapi.NewClientset(ns.DeepCopy(), pod("a", "red", "10.244.0.5"))
 		d := &datapath{entries: map[host.Steered]bool{}}
 		core := informers.NewSharedInformerFactory(client, fakeapi.NoResync)
-		c, err := New(Deps{Namespaces: core.Core().V1().Namespaces(), Pods: core.Core().V1().Pods(), Connections: d, OnApplied: never,
+		c, err := New(Deps{Namespaces: core.Core().V1().Namespaces(), Pods: core.Core().V1().Pods(), Connections: d, OnApplied: never, Settle: settled,
 			Resolve: func(context.Context, []netip.Addr) (map[netip.Addr]string, error) {
 				return map[netip.Addr]string{netip.MustParseAddr("172.18.0.51"): "m51"}, nil
 			}})

@@ -38,7 +38,7 @@ func TestSlowChassis(t *testing.T) {
 		core := informers.NewSharedInformerFactory(client, fakeapi.NoResync)
 		var applied func()
 		c, err := New(Deps{Namespaces: core.Core().V1().Namespaces(), Pods: core.Core().V1().Pods(), Connections: d,
-			OnApplied: func(f func()) { applied = f },
+			OnApplied: func(f func()) { applied = f }, Settle: settled,
 			Resolve: func(context.Context, []netip.Addr) (map[netip.Addr]string, error) {
 				return map[netip.Addr]string{netip.MustParseAddr("172.18.0.52"): "m52"}, nil
 			}})
@@ -92,6 +92,52 @@ func TestSlowChassis(t *testing.T) {
 		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)
+		}
+		core.Shutdown()
+	})
+}
+
+// cached is a datapath that uses flows from before until it is waited for.
+type cached struct {
+	*datapath
+	settled bool
+}
+
+func (c *cached) Flush(ctx context.Context, s host.Steered) error {
+	if !c.settled {
+		return nil // the next packet stores the gateway again
+	}
+	return c.datapath.Flush(ctx, s)
+}
+
+// TestSlowDatapath: a connection is forgotten when no packet can store the former gateway with it again.
+func TestSlowDatapath(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fakeapi.NewClientset(namespace("red", ""), pod("a", "red", "10.244.0.5"))
+		d := &cached{datapath: &datapath{entries: map[host.Steered]bool{
+			{Zone: 6, Dst: netip.MustParseAddr("10.244.0.5"), Neighbor: "m51", Tuple: "1"}: true,
+		}}}
+		core := informers.NewSharedInformerFactory(client, fakeapi.NoResync)
+		c, err := New(Deps{Namespaces: core.Core().V1().Namespaces(), Pods: core.Core().V1().Pods(), Connections: d, OnApplied: never,
+			Settle: func(context.Context) error {
+				d.settled = true
+				return nil
+			},
+			Resolve: func(context.Context, []netip.Addr) (map[netip.Addr]string, error) { return nil, nil }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		fakeapi.Start(ctx, t, client, core)
+		done := make(chan error, 1)
+		go func() { done <- c.Run(ctx) }()
+		fakeapi.Settle()
+		if got := d.left(); len(got) > 0 {
+			t.Errorf("left %q", got)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Fatal(err)
 		}
 		core.Shutdown()
 	})
