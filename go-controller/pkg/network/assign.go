@@ -17,6 +17,8 @@ type Claim struct {
 	Created time.Time
 	Subnets []netip.Prefix
 	Join    []netip.Prefix
+	// Gone says that the node does not exist any more, but rows with these subnets and addresses do.
+	Gone bool
 }
 
 // Reasons of the condition NetworkUnavailable: the one for an available network, and those why
@@ -50,9 +52,15 @@ type Assignment struct {
 // claims unless that is outside the configured ranges or collides with the claim of an
 // older node; missing values get the lowest free ones, older nodes first. A node gets
 // missing subnets of all families or none: otherwise it would start pods that lack a family
-// for their lifetime.
+// for their lifetime. What a node had that is gone is given to no other, and that node is assigned nothing.
 func Assign(c Config, claims []Claim) map[string]Assignment {
 	claims = slices.SortedFunc(slices.Values(claims), func(a, b Claim) int {
+		switch {
+		case a.Gone && !b.Gone: // nodes that exist keep what they have
+			return 1
+		case b.Gone && !a.Gone:
+			return -1
+		}
 		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name))
 	})
 	s := newSpace(c)
@@ -62,7 +70,9 @@ func Assign(c Config, claims []Claim) map[string]Assignment {
 	}
 	out := make(map[string]Assignment, len(claims))
 	for i, cl := range claims {
-		out[cl.Name] = s.complete(kept[i])
+		if !cl.Gone {
+			out[cl.Name] = s.complete(kept[i])
+		}
 	}
 	return out
 }

@@ -27,6 +27,11 @@ func claim(name string, age int, prefixes ...string) network.Claim {
 	return c
 }
 
+func gone(c network.Claim) network.Claim {
+	c.Gone = true
+	return c
+}
+
 // text formats what a node is assigned.
 func text(a network.Assignment) string {
 	parts := []string{fmt.Sprint(a.Subnets), fmt.Sprint(a.Join)}
@@ -90,6 +95,10 @@ func TestAssign(t *testing.T) {
 				"young": "[10.244.1.0/24]; [100.64.0.3/16]; subnet 10.244.0.0/24 overlaps the subnet of an older node; " +
 					"join address 100.64.0.2 belongs to an older node",
 			}},
+		{"a node that is gone keeps what it has, except against nodes that exist", config(only4),
+			[]network.Claim{gone(claim("old", 0, "10.244.0.0/24", "100.64.0.2/16")), gone(claim("older", 0, "10.244.1.0/24", "100.64.0.3/16")),
+				claim("a", 1), claim("b", 2, "10.244.1.0/24", "100.64.0.3/16"), claim("c", 3)},
+			map[string]string{"a": "[10.244.2.0/24]; [100.64.0.4/16]", "b": "[10.244.1.0/24]; [100.64.0.3/16]", "c": "[10.244.3.0/24]; [100.64.0.5/16]"}},
 		{"claims outside the ranges", config(only4),
 			[]network.Claim{claim("a", 0, "10.9.0.0/24", "100.65.0.7/16"), claim("b", 1, "10.0.0.0/8", "100.64.0.1/16"),
 				claim("c", 2, "fd00:10:244:1::/64", "100.64.255.255/16")},

@@ -12,7 +12,8 @@
 //   - A node is planned as far as it is known: with subnets it gets a switch, with a
 //     gateway it gets a gateway router. Nothing is planned for what is unknown.
 //   - No two nodes are ever assigned overlapping subnets or the same join address; if
-//     claims collide, the older node keeps its claim.
+//     claims collide, the older node keeps its claim. Nor are those of a node that is gone, as long as
+//     its rows exist: OVN could deliver what is for one node to the other.
 //
 // Caller: network/master, the glue that reads nodes and applies rows.
 package network

@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/network"
 )
 
@@ -30,7 +31,7 @@ func (c *Controller) reconcileCluster(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	assigned := network.Assign(c.Config, c.claims(nodes))
+	assigned := network.Assign(c.Config, append(c.claims(nodes), c.leftovers(nodes)...))
 	changed := c.setAssigned(assigned)
 	if err := c.apply(ctx, clusterKey, network.ClusterRows(c.Config, assigned)); err != nil {
 		return err
@@ -68,6 +69,23 @@ func (c *Controller) claims(nodes []*corev1.Node) []network.Claim {
 	}
 	maps.DeleteFunc(c.assumed, func(_ string, a assumption) bool { return !present[a.uid] })
 	maps.DeleteFunc(c.reported, func(uid types.UID, _ [3]string) bool { return !present[uid] })
+	return claims
+}
+
+// leftovers returns what nodes had that are gone and still have rows. Their removal enqueues the cluster key.
+func (c *Controller) leftovers(nodes []*corev1.Node) []network.Claim {
+	present := make(map[string]bool, len(nodes))
+	for _, n := range nodes {
+		present[n.Name] = true
+	}
+	var claims []network.Claim
+	for _, name := range nb.Objects(c.Writer, network.Feature) {
+		if name == clusterKey || present[name] {
+			continue
+		}
+		had := network.Recall(name, c.Writer.Rows(network.Owner(name)))
+		claims = append(claims, network.Claim{Name: name, Gone: true, Subnets: had.Subnets, Join: had.Join})
+	}
 	return claims
 }
 

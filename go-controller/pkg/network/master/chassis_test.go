@@ -78,6 +78,34 @@ func TestDeletionRemovesTheChassis(t *testing.T) {
 	}
 }
 
+// TestSubnetOfANodeThatIsGone: as long as the rows of a node that is gone cannot be deleted, another node gets neither its subnets
+// nor its join addresses, nor does a master that starts then give them away. Afterwards they are free.
+func TestSubnetOfANodeThatIsGone(t *testing.T) {
+	c, cfg := newCluster(t), config("10.244.0.0/23")
+	sb := &southbound{chassis: map[string]string{"chassis-a": "a"}}
+	c.chassis = sb.remove
+	c.start(cfg)
+	c.addNode("a", 2)
+	c.waitStatus("a", "[10.244.0.0/24 fd00:10:244:1::/64] [100.64.0.2/16 fd98::2/64] False NetworkReady")
+	setAway := func(away bool) {
+		sb.mu.Lock()
+		defer sb.mu.Unlock()
+		sb.away = away
+	}
+	setAway(true)
+	c.deleteNode("a")
+	c.addNode("b", 3)
+	c.waitStatus("b", "[10.244.1.0/24 fd00:10:244:2::/64] [100.64.0.3/16 fd98::3/64] False NetworkReady")
+	c.stop()
+	c.start(cfg)
+	c.addNode("c", 4)
+	c.waitStatus("c", "[] [100.64.0.4/16 fd98::4/64] True NoSubnetAvailable")
+	setAway(false)
+	c.waitStatus("c", "[10.244.0.0/24 fd00:10:244:1::/64] [100.64.0.4/16 fd98::4/64] False NetworkReady")
+	c.addNode("d", 5)
+	c.waitStatus("d", "[] [100.64.0.2/16 fd98::2/64] True NoSubnetAvailable")
+}
+
 // TestChassisOfANode: the chassis of a node that is gone is the one named in its rows,
 // whatever its hostname, or the one whose hostname is the node's name, but never one that
 // another node has now.

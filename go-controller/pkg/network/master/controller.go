@@ -184,14 +184,18 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 }
 
 // remove deletes the chassis and rows of a node that is gone. The rows are deleted last: as
-// long as they exist, a restart knows of the node.
+// long as they exist, a restart knows of the node, and its subnets are given to no other one.
 func (c *Controller) remove(ctx context.Context, name string) error {
 	if c.DeleteChassis != nil {
 		if err := c.DeleteChassis(ctx, c.chassisOf(name)); err != nil {
 			return err
 		}
 	}
-	return c.apply(ctx, name, nil)
+	if err := c.apply(ctx, name, nil); err != nil {
+		return err
+	}
+	c.queue.Enqueue(clusterKey) // what the node had is free now
+	return nil
 }
 
 // chassisOf matches the chassis of a node that is gone: the one named in its rows, or one
