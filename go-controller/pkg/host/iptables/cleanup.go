@@ -20,7 +20,7 @@ import (
 func Cleanup(ctx context.Context) error {
 	var errs []error
 	for _, f := range topology.Families {
-		errs = append(errs, cleanup(ctx, f), left(f))
+		errs = append(errs, cleanup(ctx, f), left(f), leftInLegacy(f))
 	}
 	return errors.Join(errs...)
 }

@@ -72,3 +72,20 @@ func TestCleanupWithoutNFTables(t *testing.T) {
 		t.Errorf("without any iptables: error %v", err)
 	}
 }
+
+// TestCleanupWithoutLegacy: if the host has no legacy iptables, and its kernel has chains of ours in legacy tables, clean-up fails and
+// says which stay.
+func TestCleanupWithoutLegacy(t *testing.T) {
+	ns := netnstest.New(t)
+	chainsOf(ns, "legacy")
+	t.Setenv("PATH", programsOf(t, "nft"))
+	err := Cleanup(t.Context())
+	if err == nil {
+		t.Fatal("clean-up reports success")
+	}
+	for _, want := range []string{"; install iptables-legacy if the host does not have it: nat " + chainOfTest + "\n", "; install ip6tables-legacy if the host does not have it: nat " + chainOfTest} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("error %q does not mention %q", err, want)
+		}
+	}
+}
