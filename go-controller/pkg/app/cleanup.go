@@ -39,7 +39,7 @@ func cleanupNode(ctx context.Context, cfg config.Config, name string) error {
 
 // cleanHost removes files last: they record what has to be restored.
 func cleanHost(ctx context.Context, cfg config.Config, name string, switches ovs.Client, files ...string) error {
-	gateway := gatewaynode.Cleaner{OVS: switches, ControllerIDs: config.OVNControllerIDNames(), Node: name, StateFile: stateFile}
+	gateway := gatewaynode.Cleaner{OVS: switches, ControllerIDs: config.OVNControllerIDNames(), Node: name, StateFile: stateFile, Release: releaseFlows}
 	var errs []error
 	var doubtful []string // addresses that may be ours
 	for _, step := range []struct {

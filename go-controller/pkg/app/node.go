@@ -257,6 +257,7 @@ func (n *node) addGateway() {
 		Zones:       zonesOf(unixctl.Daemon{RunDir: runDirOVN, Name: "ovn-controller"}),
 		Flows:       n.flows,
 		SecondFlows: n.second,
+		Release:     releaseFlows,
 		Chains:      n.chains,
 		Routes:      n.routes,
 		Addrs:       n.addrs,
@@ -275,6 +276,11 @@ func (n *node) subnets() []netip.Prefix {
 	}
 	node, _ := kube.Node(obj) // invalid annotations are not used
 	return node.Subnets
+}
+
+// releaseFlows removes our flows from a bridge that others have made.
+func releaseFlows(ctx context.Context, bridge string) error {
+	return openflow.New(bridge, openflow.DefaultRunDir).Release(ctx)
 }
 
 // hostWriters creates the drivers that read and write the host.

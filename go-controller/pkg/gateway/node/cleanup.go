@@ -26,6 +26,8 @@ type Cleaner struct {
 	ControllerIDs []string
 	// Node and StateFile are as in Config.
 	Node, StateFile string
+	// Release is as in Deps.
+	Release func(ctx context.Context, bridge string) error
 }
 
 // Cleanup reverts the changes of Gateway to the host, except for chains, rules and
@@ -53,7 +55,7 @@ func (c Cleaner) Cleanup(ctx context.Context) error {
 	}
 	for _, b := range bridges {
 		if b.ExternalIDs[idAttachment] != "" {
-			step("move the host off bridge "+b.Name, func(ctx context.Context) error { return restore(ctx, c.OVS, b) })
+			step("move the host off bridge "+b.Name, func(ctx context.Context) error { return restore(ctx, c.OVS, c.Release, b) })
 		}
 	}
 	step("remove bridge "+topology.IntegrationBridge, func(ctx context.Context) error {
@@ -91,8 +93,8 @@ func (c Cleaner) forgetController(ctx context.Context) error {
 }
 
 // restore moves the host from a bridge back to its uplink. A bridge that ovnkube did not
-// create stays, with the host on it.
-func restore(ctx context.Context, db ovs.Client, b ovs.Bridge) error {
+// create stays, with the host on it and without our flows.
+func restore(ctx context.Context, db ovs.Client, release func(context.Context, string) error, b ovs.Bridge) error {
 	rec, err := gateway.ParseRecord(b.ExternalIDs[idAttachment])
 	if err != nil {
 		return err
@@ -112,6 +114,10 @@ func restore(ctx context.Context, db ovs.Client, b ovs.Bridge) error {
 		}
 	}
 	if !rec.Created {
+		// The record is removed last, so that a failure can be repeated.
+		if err := release(ctx, b.Name); err != nil {
+			return err
+		}
 		return db.EnsureBridge(ctx, ovs.Bridge{Name: b.Name, ExternalIDs: map[string]string{idAttachment: ""}})
 	}
 	if ok, err := link.Exists(rec.Uplink); err != nil {

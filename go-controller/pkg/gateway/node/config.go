@@ -75,6 +75,8 @@ type Deps struct {
 	// Flows manages the flows of the external bridge, SecondFlows those of the bridge for external
 	// gateways.
 	Flows, SecondFlows *bridgenode.Manager
+	// Release removes our flows from a bridge that is no longer used and that others have made.
+	Release func(ctx context.Context, bridge string) error
 
 	Chains host.ChainWriter
 	Routes host.Writer[host.Route, host.Hop]

@@ -136,10 +136,14 @@ func (l *lab) gateway(db ovs.Client) (*Gateway, error) {
 		Decide: func(types.UID, map[string]*string) {}, OVS: db,
 		Zones:       func(context.Context) (string, error) { return l.zones, nil },
 		Flows:       bridgenode.New([]string{gateway.Contributor}, db, open),
-		SecondFlows: bridgenode.New([]string{gateway.Contributor}, db, open),
-		Chains:      chains, Routes: route.NewSet(), Addrs: addr.NewSet(addr.New(nil, topology.ManagementPort)),
+		SecondFlows: bridgenode.New([]string{gateway.Contributor}, db, open), Release: l.releaseFlows,
+		Chains: chains, Routes: route.NewSet(), Addrs: addr.NewSet(addr.New(nil, topology.ManagementPort)),
 		Settings: settings.NewSet(db),
 	}), nil
+}
+
+func (l *lab) releaseFlows(ctx context.Context, bridge string) error {
+	return openflow.New(bridge, l.vs.Dir).Release(ctx)
 }
 
 func prefixes(texts ...string) []netip.Prefix {

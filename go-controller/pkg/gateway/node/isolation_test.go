@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -150,21 +151,66 @@ func TestBootAfterCrash(t *testing.T) {
 	}
 }
 
-// TestCleanupOfForeignBridge restores the state of a bridge that somebody else created.
-func TestCleanupOfForeignBridge(t *testing.T) {
-	l := newLab(t)
+// foreign puts the host on a bridge that an administrator has created.
+func (l *lab) foreign() {
 	l.vs.Run("ovs-vsctl", "add-br", "breth0", "--", "set", "bridge", "breth0", "datapath_type=netdev",
 		"other_config:hwaddr=\""+nodeMAC+"\"", "--", "add-port", "breth0", "eth0")
 	l.ns.Run("ip", "addr", "flush", "dev", "eth0")
 	l.hostAddresses("breth0")
 	l.ns.Run("ip", "link", "set", "eth0", "up")
-	l.up()
-	l.restarted()
-	l.isolated("after a boot")
-	if err := (Cleaner{OVS: l.db}).Cleanup(context.Background()); err != nil {
-		t.Fatal(err)
+}
+
+// released checks that the bridge that an administrator has created is a plain switch again.
+func (l *lab) released() {
+	l.t.Helper()
+	if got := l.vs.Flows("breth0"); !slices.Equal(got, []string{"priority=0 actions=NORMAL"}) {
+		l.t.Errorf("the bridge has the flows\n%s", strings.Join(got, "\n"))
 	}
 	if got := l.vs.Run("ovs-vsctl", "list-ports", "breth0"); strings.TrimSpace(got) != "eth0" {
-		t.Errorf("the bridge has ports %s", got)
+		l.t.Errorf("the bridge has ports %s", got)
 	}
+	if got := l.vs.Run("ovs-vsctl", "get", "bridge", "breth0", "external_ids"); strings.Contains(got, idAttachment) {
+		l.t.Errorf("the bridge has %s", got)
+	}
+}
+
+// TestCleanupOfForeignBridge restores the state of a bridge that somebody else created.
+func TestCleanupOfForeignBridge(t *testing.T) {
+	for _, when := range []string{"with flows", "after a boot"} {
+		t.Run(when, func(t *testing.T) {
+			l := newLab(t)
+			l.foreign()
+			g := l.up()
+			if err := g.Flows.Sweep(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if when == "after a boot" {
+				l.restarted()
+				l.isolated(when)
+			}
+			for range 2 {
+				if err := (Cleaner{OVS: l.db, Release: l.releaseFlows}).Cleanup(context.Background()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			l.released()
+			l.reachable()
+		})
+	}
+}
+
+// TestLeavingForeignBridge: a bridge that somebody else created has none of our flows when the configuration names another uplink.
+func TestLeavingForeignBridge(t *testing.T) {
+	l := newLab(t)
+	l.foreign()
+	l.up()
+	l.ns.Run("ip", "link", "add", "eth1", "type", "veth", "peer", "name", "far1", "netns", "far")
+	l.ns.Run("ip", "link", "set", "eth1", "up")
+	l.ns.Run("ip", "addr", "add", "172.19.0.3/16", "dev", "eth1")
+	l.ns.Run("ip", "addr", "add", "fc00:19::3/64", "dev", "eth1", "nodad")
+	g := l.start(l.db)
+	g.Interface = "eth1"
+	l.mustPass(g)
+	l.released()
+	l.reachable()
 }

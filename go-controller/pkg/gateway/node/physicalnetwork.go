@@ -121,7 +121,7 @@ func (g *Gateway) leaveOthers(ctx context.Context, networks []physicalNetwork) e
 			continue
 		}
 		waiting, cancel := context.WithTimeout(ctx, ovsTimeout)
-		err := restore(waiting, g.OVS, b)
+		err := restore(waiting, g.OVS, g.Release, b)
 		cancel()
 		if err != nil {
 			return fmt.Errorf("leave bridge %s: %w", b.Name, err)
