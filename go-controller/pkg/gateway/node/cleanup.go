@@ -35,6 +35,10 @@ type Cleaner struct {
 // bridges with all their ports are removed, and kernel parameters get their earlier values.
 // It continues after failures and can be repeated.
 func (c Cleaner) Cleanup(ctx context.Context) error {
+	bridges, err := c.bridges(ctx)
+	if err != nil { // the steps below would each wait for Open vSwitch as well
+		return errors.Join(err, link.UnmuteAll(), link.AcceptNothing())
+	}
 	var errs []error
 	step := func(what string, f func(context.Context) error) {
 		limited, cancel := context.WithTimeout(ctx, ovsTimeout)
@@ -48,11 +52,6 @@ func (c Cleaner) Cleanup(ctx context.Context) error {
 	step("remove the management port", func(ctx context.Context) error {
 		return c.OVS.DeletePort(ctx, topology.IntegrationBridge, topology.ManagementPort)
 	})
-	bridges, err := c.OVS.Bridges(ctx)
-	errs = append(errs, err)
-	for _, m := range recall(c.StateFile, c.Node).Bridges() {
-		bridges = append(bridges, lost(m, bridges)...)
-	}
 	for _, b := range bridges {
 		if b.ExternalIDs[idAttachment] != "" {
 			step("move the host off bridge "+b.Name, func(ctx context.Context) error { return restore(ctx, c.OVS, c.Release, b) })
@@ -69,6 +68,20 @@ func (c Cleaner) Cleanup(ctx context.Context) error {
 		return err
 	}
 	return statefile.Remove(c.StateFile)
+}
+
+// bridges returns all bridges, and the external ones that the database has lost.
+func (c Cleaner) bridges(ctx context.Context) ([]ovs.Bridge, error) {
+	ctx, cancel := context.WithTimeout(ctx, ovsTimeout)
+	defer cancel()
+	bridges, err := c.OVS.Bridges(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list bridges: %w", err)
+	}
+	for _, m := range recall(c.StateFile, c.Node).Bridges() {
+		bridges = append(bridges, lost(m, bridges)...)
+	}
+	return bridges, nil
 }
 
 // lost returns the stored state of an external bridge if the database has lost it.

@@ -3,14 +3,19 @@ package node
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	bridgenode "github.com/ovnkube/ovnkube/go-controller/pkg/bridge/node"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/gateway"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/link"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/openflow"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
@@ -213,4 +218,24 @@ func TestLeavingForeignBridge(t *testing.T) {
 	l.mustPass(g)
 	l.released()
 	l.reachable()
+}
+
+// TestCleanupWithoutOpenVSwitch: while Open vSwitch does not run, clean-up fails once instead of waiting for ever, and
+// removes what it can.
+func TestCleanupWithoutOpenVSwitch(t *testing.T) {
+	ns := netnstest.New(t, netnstest.PrivateMounts())
+	ns.Veth("eth0", "far0")
+	if err := link.Mute("eth0"); err != nil {
+		t.Fatal(err)
+	}
+	dir, ctx := t.TempDir(), context.WithoutCancel(t.Context())
+	cleaner := Cleaner{OVS: ovs.New(t.Context(), "unix:"+filepath.Join(dir, "db.sock")), Node: nodeName, StateFile: filepath.Join(dir, "node.json")}
+	var err error
+	eventually.Receive(t, "the end of clean-up", ns.Go(func() { err = cleaner.Cleanup(ctx) }))
+	if err == nil || strings.Count(err.Error(), "wait for the Open vSwitch database") != 1 {
+		t.Errorf("clean-up returns %v", err)
+	}
+	if got := ns.Run("nft", "list", "tables"); strings.Contains(got, "ovn-kube-mute") {
+		t.Errorf("a link is still muted: %s", got)
+	}
 }
