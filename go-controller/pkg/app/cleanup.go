@@ -41,7 +41,7 @@ func cleanupNode(ctx context.Context, cfg config.Config, name string) error {
 func cleanHost(ctx context.Context, cfg config.Config, name string, switches ovs.Client, files ...string) error {
 	gateway := gatewaynode.Cleaner{OVS: switches, ControllerIDs: config.OVNControllerIDNames(), Node: name, StateFile: stateFile, Release: releaseFlows}
 	var errs []error
-	var doubtful []string // addresses that may be ours
+	var unknown *unknownRecord
 	for _, step := range []struct {
 		what string
 		do   func(context.Context) error
@@ -51,7 +51,7 @@ func cleanHost(ctx context.Context, cfg config.Config, name string, switches ovs
 		{"ip rules", iprule.NewSet().Sweep}, // an empty set deletes everything that we own
 		{"routes", route.NewSet().Sweep},
 		{"egress addresses, annotations and labels", func(ctx context.Context) (err error) {
-			doubtful, err = cleanupRecord(ctx, cfg, name)
+			unknown, err = cleanupRecord(ctx, cfg, name)
 			return err
 		}},
 		{"bridges, ports and addresses", gateway.Cleanup},
@@ -69,12 +69,26 @@ func cleanHost(ctx context.Context, cfg config.Config, name string, switches ovs
 	for _, path := range files {
 		errs = append(errs, os.RemoveAll(path))
 	}
-	if len(doubtful) > 0 {
-		errs = append(errs, fmt.Errorf("node %s does not exist, so it is not known which addresses were its egress addresses. All else was removed. "+
-			"If this host has another name, repeat the command with that; if not, remove those of these addresses that are not the host's own: %s",
-			name, strings.Join(doubtful, ", ")))
+	if unknown != nil {
+		errs = append(errs, unknown.report())
 	}
 	return errors.Join(errs...)
+}
+
+// unknownRecord is a record of egress addresses that does not exist or cannot be read.
+type unknownRecord struct {
+	why    string
+	advice string // what to try before addresses are removed by hand
+}
+
+// report returns an error with the addresses that may be egress addresses, if there are any.
+func (u unknownRecord) report() error {
+	addresses, err := addr.Single()
+	if err != nil || len(addresses) == 0 {
+		return err
+	}
+	return fmt.Errorf("%s, so it is not known which addresses were its egress addresses. All else was removed. "+
+		"%s remove those of these addresses that are not the host's own: %s", u.why, u.advice, strings.Join(addresses, ", "))
 }
 
 // cleanupTimeout is how long cleanup waits for the API server, the only one that knows the egress
@@ -82,9 +96,8 @@ func cleanHost(ctx context.Context, cfg config.Config, name string, switches ovs
 const cleanupTimeout = 10 * time.Second
 
 // cleanupRecord removes the recorded egress addresses from the host's links, and from the Node
-// object everything that masters and the node have written to it. If the object does not exist, it returns the
-// addresses of the host that may be egress addresses.
-func cleanupRecord(ctx context.Context, cfg config.Config, name string) ([]string, error) {
+// object everything that masters and the node have written to it. It returns why the record is not known, or nil.
+func cleanupRecord(ctx context.Context, cfg config.Config, name string) (*unknownRecord, error) {
 	rc, err := restConfig(cfg.Kubernetes, serviceAccountDir)
 	if err != nil {
 		return nil, err
@@ -98,21 +111,34 @@ func cleanupRecord(ctx context.Context, cfg config.Config, name string) ([]strin
 	node, err := cs.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		klog.InfoS("The Node does not exist, and with it the record of egress addresses", "node", name)
-		return addr.Single()
+		return &unknownRecord{why: fmt.Sprintf("node %s does not exist", name),
+			advice: "If this host has another name, repeat the command with that; if not,"}, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read node %s: %w", name, err)
 	}
-	addrs, err := kube.EgressIPAddresses(node)
+	remove := kube.Unpublish(node)
+	unknown, err := cleanupAddresses(ctx, node, remove)
 	if err != nil {
 		return nil, err
 	}
-	if err := addr.NewSet(addr.New(func() []netip.Addr { return addrs })).Sweep(ctx); err != nil {
+	if err := kube.PatchNode(ctx, cs, node, remove); err != nil {
 		return nil, err
 	}
-	if err := kube.PatchNode(ctx, cs, node, kube.Unpublish(node)); err != nil {
-		return nil, err
-	}
-	return nil, kube.RemoveNodeCondition(ctx, cs, node, corev1.NodeNetworkUnavailable,
+	return unknown, kube.RemoveNodeCondition(ctx, cs, node, corev1.NodeNetworkUnavailable,
 		network.ReasonReady, network.ReasonNoSubnet, network.ReasonNoJoinAddress, network.ReasonRefused, network.ReasonFailing)
+}
+
+// cleanupAddresses removes the recorded egress addresses from the host's links. An unreadable record is
+// not removed from the Node as long as addresses may be left: the command would succeed when it is repeated.
+func cleanupAddresses(ctx context.Context, node *corev1.Node, remove kube.Metadata) (*unknownRecord, error) {
+	addrs, unreadable := kube.EgressIPAddresses(node)
+	if unreadable == nil {
+		return nil, addr.NewSet(addr.New(func() []netip.Addr { return addrs })).Sweep(ctx)
+	}
+	left, err := addr.Single()
+	if len(left) > 0 {
+		delete(remove.Annotations, kube.AnnotationEgressIPAddresses)
+	}
+	return &unknownRecord{why: unreadable.Error(), advice: "Correct the annotation and repeat the command, or"}, err
 }

@@ -162,3 +162,56 @@ func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
 }
+
+// TestCleanHostUnreadableRecord: all else is removed although the record of egress addresses cannot be read. The addresses that may
+// be left are named, also if the command is repeated, until there are none.
+func TestCleanHostUnreadableRecord(t *testing.T) {
+	const record = "172.18.0.33, 172.18.0.34"
+	api := &nodeAPI{node: &corev1.Node{
+		TypeMeta: metav1.TypeMeta{Kind: "Node", APIVersion: "v1"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "n1", UID: "u1", Labels: map[string]string{kube.LabelEgressServicePrefix + "ns-svc": ""},
+			Annotations: map[string]string{kube.AnnotationEgressIPAddresses: record, kube.AnnotationEgressHandover: "true"},
+		},
+	}}
+	server := httptest.NewServer(api) // reached from outside the namespace
+	defer server.Close()
+	ns := netnstest.New(t, netnstest.PrivateMounts())
+	vs := ns.OVS()
+	cfg := config.Config{CNI: config.CNI{ConfDir: t.TempDir()}, Kubernetes: config.Kubernetes{APIServer: server.URL}}
+	ns.Veth("eth9", "far9")
+	ns.Run("ip", "addr", "add", "172.18.0.33/32", "dev", "eth9")
+	file := filepath.Join(t.TempDir(), "state")
+	if err := os.Mkdir(file, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	switches := ovs.New(t.Context(), vs.Endpoint())
+	for range 2 {
+		err := cleanHost(t.Context(), cfg, "n1", switches, file)
+		if err == nil || !strings.Contains(err.Error(), kube.AnnotationEgressIPAddresses) || !strings.Contains(err.Error(), record) ||
+			!strings.HasSuffix(err.Error(), ": 172.18.0.33/32 at eth9") {
+			t.Errorf("addresses that may be ours: %v", err)
+		}
+	}
+	if exists(file) {
+		t.Error("a directory of ours is left")
+	}
+	if !strings.Contains(ns.Run("ip", "addr"), "172.18.0.33/32") {
+		t.Error("an address that may be somebody else's is gone")
+	}
+	ns.Run("ip", "addr", "del", "172.18.0.33/32", "dev", "eth9")
+	if err := cleanHost(t.Context(), cfg, "n1", switches, file); err != nil {
+		t.Errorf("without such addresses: %v", err)
+	}
+	others := `"k8s.ovn.org/egress-handover":null`
+	labels := `"labels":{"egress-service.k8s.ovn.org/ns-svc":null}`
+	for i, p := range api.patches {
+		kept := !strings.Contains(p, kube.AnnotationEgressIPAddresses)
+		if !strings.Contains(p, others) || !strings.Contains(p, labels) || kept != (i < 2) {
+			t.Errorf("patch %d of the node is %s", i, p)
+		}
+	}
+	if len(api.patches) != 3 {
+		t.Errorf("%d patches of the node", len(api.patches))
+	}
+}
