@@ -82,7 +82,7 @@ func serviceConfig(cfg config.Config) service.Config {
 		Cluster:   cfg.Default.ClusterPrefixes(),
 		Services:  cfg.Kubernetes.ServiceCIDRs,
 		Join:      joinSubnets(cfg),
-		HostPorts: hostPorts(cfg),
+		HostPorts: slices.Concat(service.DefaultHostPorts, service.ConfiguredHostPorts(cfg.Default.EncapPort, cfg.Features.NodeHealthCheckPort)),
 		NodePorts: cfg.Gateway.NodePort,
 		Egress:    cfg.Features.EgressIP || cfg.Features.EgressService,
 	}
@@ -90,16 +90,6 @@ func serviceConfig(cfg config.Config) service.Config {
 		c.Masquerade = append(c.Masquerade, cfg.Gateway.MasqueradeSubnet(f))
 	}
 	return c
-}
-
-// hostPorts returns the ports that nodes serve themselves: those of every cluster, and those that
-// are configured identically for all ovnkube processes.
-func hostPorts(cfg config.Config) []service.HostPort {
-	ports := append(slices.Clone(service.DefaultHostPorts), service.HostPort{Protocol: "udp", Port: uint16(cfg.Default.EncapPort)})
-	if port := cfg.Features.NodeHealthCheckPort; port != 0 {
-		ports = append(ports, service.HostPort{Protocol: "tcp", Port: uint16(port)})
-	}
-	return ports
 }
 
 // reservedAddresses returns the snapshot of the addresses that belong to the cluster itself.

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/reserved"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/service"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
@@ -280,7 +281,13 @@ func (s served) has(p service.Port, to netip.AddrPort) bool {
 func (c *Cluster) decodeService(svc *corev1.Service) (s service.Service, ok bool) {
 	set := c.snap.Settings
 	return service.Decode(service.Snapshot{Service: svc, Slices: c.index.slices[svc.Namespace+"/"+svc.Name], Others: others{c}},
-		service.Config{Cluster: set.Pods, Services: set.Services, Join: set.Join, Masquerade: set.Masquerade, HostPorts: service.DefaultHostPorts})
+		service.Config{Cluster: set.Pods, Services: set.Services, Join: set.Join, Masquerade: set.Masquerade,
+			HostPorts: slices.Concat(service.DefaultHostPorts, set.HostPorts), NodePorts: c.nodePorts()})
+}
+
+// nodePorts reports whether node ports are served, according to the nodes.
+func (c *Cluster) nodePorts() bool {
+	return slices.ContainsFunc(c.ordered, func(n place.Node) bool { return n.Gateway.NodePort })
 }
 
 // others provides what belongs to other objects than a Service, from the snapshot.

@@ -11,6 +11,7 @@ import (
 	egressipv1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 	egressservicev1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/health/reachability"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/service"
 )
 
 // Snapshot contains the API objects of a cluster. Objects are not modified.
@@ -54,6 +55,8 @@ type Settings struct {
 	// NodeLocal are the addresses that pods reach through their own node, in addition to the
 	// link-local ones.
 	NodeLocal []netip.Prefix
+	// HostPorts are the ports that nodes serve besides service.DefaultHostPorts.
+	HostPorts []service.HostPort
 	// DisableSNATMultipleGWs and GatewayNamespaces are those of externalroute.Config.
 	DisableSNATMultipleGWs bool
 	GatewayNamespaces      []string

@@ -62,6 +62,16 @@ var DefaultHostPorts = []HostPort{
 	{"udp", 6081}, {"udp", 3784}, {"udp", 3785}, {"udp", 4784},
 }
 
+// ConfiguredHostPorts returns the ports that nodes serve besides, and that are configured identically for all of them:
+// that of tunnels, and that of health probes, 0 for none.
+func ConfiguredHostPorts(encap, health int) []HostPort {
+	ports := []HostPort{{"udp", uint16(encap)}}
+	if health != 0 {
+		ports = append(ports, HostPort{"tcp", uint16(health)})
+	}
+	return ports
+}
+
 // Others provides what belongs to other objects than the Service being decoded.
 type Others interface {
 	// Owners returns the owners of an address that are not Services.

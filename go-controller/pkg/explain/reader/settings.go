@@ -10,6 +10,7 @@ import (
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/config"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/explain"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/service"
 )
 
 // FromConfigMap reads the configuration file of the cluster.
@@ -40,6 +41,7 @@ func SettingsOf(cfg config.Config) explain.Settings {
 	s := explain.Settings{
 		EgressIP: cfg.Features.EgressIP, EgressService: cfg.Features.EgressService, ExternalGateways: cfg.Features.MultiExternalGateway,
 		Pods: cfg.Default.ClusterPrefixes(), Services: cfg.Kubernetes.ServiceCIDRs, NodeLocal: cfg.Features.NodeLocalAddresses,
+		HostPorts:              service.ConfiguredHostPorts(cfg.Default.EncapPort, cfg.Features.NodeHealthCheckPort),
 		DisableSNATMultipleGWs: cfg.Gateway.DisableSNATMultipleGWs, GatewayNamespaces: cfg.Features.GatewayNamespaces,
 	}
 	for _, f := range cfg.Families() {

@@ -1,12 +1,14 @@
 package reader
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/ovnkube/ovnkube/go-controller/pkg/service"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 )
 
@@ -30,5 +32,16 @@ func TestSettingsUnknown(t *testing.T) {
 				t.Errorf("note %q, EgressIP %v, ranges unknown %v", note, s.EgressIP, s.RangesUnknown)
 			}
 		})
+	}
+}
+
+// TestSettingsHostPorts: ports that nodes use because of the configuration are known.
+func TestSettingsHostPorts(t *testing.T) {
+	c := fakeapi.NewClientset(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ovn-kubernetes", Name: configMap},
+		Data: map[string]string{fileName: "[default]\nencap-port=6082\n[ovnkubernetesfeature]\negressip-node-healthcheck-port=31000\n"}})
+	s, note, err := FromConfigMap(t.Context(), c, "ovn-kubernetes")
+	want := []service.HostPort{{Protocol: "udp", Port: 6082}, {Protocol: "tcp", Port: 31000}}
+	if err != nil || note != "" || !slices.Equal(s.HostPorts, want) {
+		t.Errorf("ports %v, want %v; note %q, %v", s.HostPorts, want, note, err)
 	}
 }
