@@ -53,12 +53,13 @@ type HostPort struct {
 }
 
 // DefaultHostPorts are the ports that nodes serve in every cluster: SSH; etcd, the API server, the
-// scheduler, the controller manager and the kubelet; metrics of ovnkube; the OVN databases,
-// tunnels and BFD.
+// scheduler, the controller manager and the kubelet; metrics, traces and the page of ovnkube; the OVN databases
+// and the traffic between their members; tunnels and BFD.
 var DefaultHostPorts = []HostPort{
 	{"tcp", 22}, {"tcp", 2379}, {"tcp", 2380}, {"tcp", 6443},
 	{"tcp", 10248}, {"tcp", 10249}, {"tcp", 10250}, {"tcp", 10255}, {"tcp", 10256}, {"tcp", 10257}, {"tcp", 10258}, {"tcp", 10259},
-	{"tcp", 9107}, {"tcp", 9409}, {"tcp", 9410}, {"tcp", 9413}, {"tcp", 6641}, {"tcp", 6642}, {"tcp", 6643}, {"tcp", 6644},
+	{"tcp", 9107}, {"tcp", 9409}, {"tcp", 9410}, {"tcp", 9413}, {"tcp", 9414},
+	{"tcp", 6641}, {"tcp", 6642}, {"tcp", 6643}, {"tcp", 6644}, {"tcp", 6645},
 	{"udp", 6081}, {"udp", 3784}, {"udp", 3785}, {"udp", 4784},
 }
 
