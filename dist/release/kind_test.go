@@ -63,9 +63,6 @@ func TestKind(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := newProject(t)
-			if err := os.CopyFS(filepath.Join(p.dir, "dist/components"), os.DirFS("../components")); err != nil {
-				t.Fatal(err)
-			}
 			script, err := os.ReadFile("../../contrib/kind.sh")
 			if err != nil {
 				t.Fatal(err)

@@ -51,13 +51,16 @@ cp "$work/$arch/image.tar" "$new/ovnkube-image-linux-$arch.tar"
 "$work/release-tool" packages "$OUT/image-root/ovnkube-packages" "$OUT/image-root/root.tar" >"$new/image-packages.txt"
 
 say "rendering manifests"
-for mode in local shared; do
+for overlay in local shared ha ha-local; do
 	{
 		cat dist/crds/*.yaml
 		echo ---
-		"$work/release-tool" render -image "ovnkube:$version" "dist/overlays/$mode"
-	} >"$new/ovnkube-$mode.yaml"
+		"$work/release-tool" render -image "ovnkube:$version" "dist/overlays/$overlay"
+	} >"$new/ovnkube-$overlay.yaml"
 done
+# Clustered databases have three addresses.
+sed -E -i 's/ssl:CONTROLPLANE:([0-9]+)/ssl:MEMBER1:\1,ssl:MEMBER2:\1,ssl:MEMBER3:\1/' "$new"/ovnkube-ha*.yaml
+install -m 0755 dist/components/ha/update.sh "$new/ovnkube-ha-update.sh"
 "$work/release-tool" render dist/monitoring >"$new/ovnkube-monitoring.yaml"
 
 say "listing modules and their licenses"

@@ -56,7 +56,7 @@ func newProject(t *testing.T) project {
 	}
 	module := write(t, map[string]string{"LICENSE": mit})
 	p := project{dir: t.TempDir(), path: t.TempDir()}
-	for _, name := range []string{"base", "crds", "monitoring", "overlays"} {
+	for _, name := range []string{"base", "components", "crds", "monitoring", "overlays"} {
 		if err := os.CopyFS(filepath.Join(p.dir, "dist", name), os.DirFS("../"+name)); err != nil {
 			t.Fatal(err)
 		}
@@ -140,8 +140,8 @@ func TestScript(t *testing.T) {
 	p.git(t, "tag", "v1.2.0")
 	want := []string{
 		"LICENSE", "RELEASE-NOTES.md", "SHA256SUMS", "go-modules-licenses.txt", "go-modules.txt", "image-packages.txt",
-		"ovn-k8s-cni-overlay-linux-amd64", "ovn-k8s-cni-overlay-linux-arm64", "ovnkube-image-linux-amd64.tar",
-		"ovnkube-linux-amd64", "ovnkube-linux-arm64", "ovnkube-local.yaml", "ovnkube-monitoring.yaml", "ovnkube-shared.yaml",
+		"ovn-k8s-cni-overlay-linux-amd64", "ovn-k8s-cni-overlay-linux-arm64", "ovnkube-ha-local.yaml", "ovnkube-ha-update.sh", "ovnkube-ha.yaml",
+		"ovnkube-image-linux-amd64.tar", "ovnkube-linux-amd64", "ovnkube-linux-arm64", "ovnkube-local.yaml", "ovnkube-monitoring.yaml", "ovnkube-shared.yaml",
 	}
 	if names := p.release(t); !slices.Equal(names, want) {
 		t.Errorf("released %q, want %q", names, want)
@@ -167,8 +167,10 @@ func TestScript(t *testing.T) {
 	if out, err := sums.CombinedOutput(); err != nil || strings.Count(string(out), ": OK\n") != len(want)-1 {
 		t.Errorf("%v:\n%s", err, out)
 	}
-	if info, err := os.Stat(filepath.Join(sums.Dir, "ovnkube-linux-arm64")); err != nil || info.Mode().Perm() != 0o755 {
-		t.Errorf("the binary cannot be run: %v, %v", info, err)
+	for _, name := range []string{"ovnkube-linux-arm64", "ovnkube-ha-update.sh"} {
+		if info, err := os.Stat(filepath.Join(sums.Dir, name)); err != nil || info.Mode().Perm() != 0o755 {
+			t.Errorf("%s cannot be run: %v, %v", name, info, err)
+		}
 	}
 	first := p.read(t, "SHA256SUMS")
 	if p.release(t); p.read(t, "SHA256SUMS") != first {
@@ -209,22 +211,38 @@ func TestReleasedManifests(t *testing.T) {
 	p := newProject(t)
 	p.git(t, "tag", "v1.2.0")
 	p.release(t)
-	for _, mode := range []string{"local", "shared"} {
-		text := p.read(t, "ovnkube-"+mode+".yaml")
+	one := map[string]int{"CustomResourceDefinition": 3, "Namespace": 1, "DaemonSet": 3, "Deployment": 3, "StatefulSet": 0, "ConfigMap": 1}
+	three := map[string]int{"CustomResourceDefinition": 3, "Namespace": 1, "DaemonSet": 3, "Deployment": 2, "StatefulSet": 1, "ConfigMap": 2}
+	for name, want := range map[string]struct {
+		mode  string
+		kinds map[string]int
+	}{
+		"local": {"local", one}, "shared": {"shared", one}, "ha": {"shared", three}, "ha-local": {"local", three},
+	} {
+		text := p.read(t, "ovnkube-"+name+".yaml")
 		counts, images := kinds(t, text)
 		if !slices.Equal(images, []string{"ovnkube:v1.2.0"}) {
-			t.Errorf("%s: images %q", mode, images)
+			t.Errorf("%s: images %q", name, images)
 		}
-		for kind, want := range map[string]int{"CustomResourceDefinition": 3, "Namespace": 1, "DaemonSet": 3, "Deployment": 3, "ConfigMap": 1} {
-			if counts[kind] != want {
-				t.Errorf("%s: %d of kind %s, want %d: %v", mode, counts[kind], kind, want, counts)
+		for kind, n := range want.kinds {
+			if counts[kind] != n {
+				t.Errorf("%s: %d of kind %s, want %d: %v", name, counts[kind], kind, n, counts)
 			}
 		}
-		if strings.Count(text, "--gateway-mode="+mode) != 2 {
-			t.Errorf("%s: not both roles have the gateway mode", mode)
+		if strings.Count(text, "--gateway-mode="+want.mode) != 2 {
+			t.Errorf("%s: not both roles have the gateway mode", name)
 		}
-		if strings.Contains(text, "=tcp:") || strings.Count(text, "ssl:CONTROLPLANE:") != 3 {
-			t.Errorf("%s: databases without TLS", mode)
+		for _, port := range []string{"6641", "6642", "6643"} {
+			addresses := "ssl:CONTROLPLANE:" + port + "\n"
+			if want.kinds["StatefulSet"] > 0 {
+				addresses = "ssl:MEMBER1:" + port + ",ssl:MEMBER2:" + port + ",ssl:MEMBER3:" + port + "\n"
+			}
+			if strings.Count(text, addresses) != 1 {
+				t.Errorf("%s: not once %s", name, addresses)
+			}
+		}
+		if strings.Contains(text, "=tcp:") {
+			t.Errorf("%s: databases without TLS", name)
 		}
 	}
 	counts, _ := kinds(t, p.read(t, "ovnkube-monitoring.yaml"))

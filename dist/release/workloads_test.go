@@ -80,7 +80,7 @@ func workloads(t *testing.T, overlay string) (found []workload) {
 
 // TestRequests: when a node has no memory left, the kernel first ends containers that requested none.
 func TestRequests(t *testing.T) {
-	for _, overlay := range []string{"local", "shared", "ha", "kin"} {
+	for _, overlay := range []string{"local", "shared", "ha", "ha-local", "kin"} {
 		all := workloads(t, overlay)
 		if len(all) < 5 {
 			t.Errorf("%s: only %d workloads", overlay, len(all))
@@ -98,7 +98,7 @@ func TestRequests(t *testing.T) {
 // TestProbes: every daemon says whether it is ready, and gives up before kubelet does. Only ovnkube, whose /healthz says
 // that it cannot continue, is restarted because of a probe: a switch or database that is merely slow must not be.
 func TestProbes(t *testing.T) {
-	for _, overlay := range []string{"local", "shared", "ha", "kin"} {
+	for _, overlay := range []string{"local", "shared", "ha", "ha-local", "kin"} {
 		for _, w := range workloads(t, overlay) {
 			for _, c := range w.Spec.Template.Spec.Containers {
 				if c.Name == "ovnkube-pki" { // an issuer that does not answer is noticed by those who ask it
@@ -124,7 +124,7 @@ func TestProbes(t *testing.T) {
 // privileges. A log keeps its owner when a master rotates it.
 func TestPrivileges(t *testing.T) {
 	privileged := []string{"ovs-vswitchd", "ovsdb-server", "ovn-controller", "ovnkube-node"} // ovsdb-server: shares its socket with these
-	for _, overlay := range []string{"local", "shared", "ha", "kin"} {
+	for _, overlay := range []string{"local", "shared", "ha", "ha-local", "kin"} {
 		for _, w := range workloads(t, overlay) {
 			pod := w.Spec.Template.Spec
 			for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {

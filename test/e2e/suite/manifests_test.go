@@ -14,7 +14,7 @@ import (
 func (s *suite) manifests(t *testing.T) {
 	dist := filepath.Join("..", "..", "..", "dist")
 	dirs := map[string]string{"combined": userOverlay(t, dist)}
-	for _, overlay := range []string{"ha", "kin", "local", "shared"} {
+	for _, overlay := range []string{"ha", "ha-local", "kin", "local", "shared"} {
 		dirs[overlay] = filepath.Join(dist, "overlays", overlay)
 	}
 	for name, dir := range dirs {
