@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"io"
 	"slices"
@@ -25,7 +26,11 @@ type podSpec struct {
 	InitContainers []container `yaml:"initContainers"`
 	Containers     []container
 	Security       securityContext `yaml:"securityContext"`
-	Tolerations    []struct {
+	Volumes        []struct {
+		Name     string
+		HostPath *struct{ Path string } `yaml:"hostPath"`
+	}
+	Tolerations []struct {
 		Key, Effect       string
 		TolerationSeconds *int `yaml:"tolerationSeconds"`
 	}
@@ -36,9 +41,10 @@ type container struct {
 	Command, Args []string
 	Resources     struct{ Requests map[string]string }
 
-	Security       securityContext `yaml:"securityContext"`
-	ReadinessProbe *probe          `yaml:"readinessProbe"`
-	LivenessProbe  *probe          `yaml:"livenessProbe"`
+	VolumeMounts   []struct{ Name string } `yaml:"volumeMounts"`
+	Security       securityContext         `yaml:"securityContext"`
+	ReadinessProbe *probe                  `yaml:"readinessProbe"`
+	LivenessProbe  *probe                  `yaml:"livenessProbe"`
 	Lifecycle      struct {
 		PreStop struct{ Exec struct{ Command []string } } `yaml:"preStop"`
 	}
@@ -49,6 +55,7 @@ type securityContext struct {
 	AllowPrivilegeEscalation *bool `yaml:"allowPrivilegeEscalation"`
 	Capabilities             struct{ Add, Drop []string }
 	SeccompProfile           struct{ Type string } `yaml:"seccompProfile"`
+	SELinux                  struct{ Type string } `yaml:"seLinuxOptions"`
 }
 
 type probe struct {
@@ -144,6 +151,31 @@ func TestPrivileges(t *testing.T) {
 				}
 				if s.SeccompProfile.Type != "RuntimeDefault" && pod.Security.SeccompProfile.Type != "RuntimeDefault" {
 					t.Errorf("%s: container %s of %s may use all system calls", overlay, c.Name, w.Metadata.Name)
+				}
+			}
+		}
+	}
+}
+
+// TestSELinux: SELinux lets containers that are not privileged use directories of the host only if they have this type, since kubelet does
+// not label these directories. Others keep the confined type.
+func TestSELinux(t *testing.T) {
+	for _, overlay := range []string{"local", "shared", "ha", "ha-local", "kin"} {
+		for _, w := range workloads(t, overlay) {
+			pod := w.Spec.Template.Spec
+			for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
+				onHost := false
+				for _, m := range c.VolumeMounts {
+					for _, v := range pod.Volumes {
+						onHost = onHost || v.Name == m.Name && v.HostPath != nil
+					}
+				}
+				want := ""
+				if onHost && !c.Security.Privileged {
+					want = "spc_t"
+				}
+				if got := cmp.Or(c.Security.SELinux.Type, pod.Security.SELinux.Type); got != want {
+					t.Errorf("%s: container %s of %s has the SELinux type %q, want %q", overlay, c.Name, w.Metadata.Name, got, want)
 				}
 			}
 		}
