@@ -26,7 +26,7 @@ fail() { echo "kind.sh: $*" >&2; exit 1; }
 for program in docker kind kubectl; do
 	command -v "$program" >/dev/null || fail "$program is not installed; contrib/kin needs none of docker, kind, kubectl"
 done
-[[ -d dist/overlays/$GATEWAY_MODE ]] || fail "GATEWAY_MODE is $GATEWAY_MODE; allowed: local, shared"
+[[ $GATEWAY_MODE == @(local|shared) ]] || fail "GATEWAY_MODE is $GATEWAY_MODE; allowed: local, shared"
 
 MASTERS=1
 [[ -z $HA ]] || MASTERS=3
