@@ -250,10 +250,29 @@ func (g *gatewayTest) uses(t *testing.T, limit time.Duration, own bool, gateways
 					return nil
 				})
 			if err != nil {
-				t.Error(err)
+				t.Errorf("%v\n%s", err, g.next(t.Context(), g.servers[name].Node))
 			}
 		}
 	}
+}
+
+// next describes the way between a node and the gateways: the routes of the gateway router and the MAC
+// addresses that it knows, and the neighbours of the gateways.
+func (g *gatewayTest) next(ctx context.Context, node string) string {
+	var all strings.Builder
+	read := func(machine string, command ...string) {
+		out, err := g.Kin.Exec(ctx, machine, command...)
+		if err != nil {
+			out += err.Error()
+		}
+		fmt.Fprintf(&all, "%s: %s\n%s\n", machine, strings.Join(command, " "), out)
+	}
+	read(lab.ControlPlane, "ovn-nbctl", "lr-route-list", "GR_"+node)
+	read(lab.ControlPlane, "ovn-sbctl", "--columns=ip,mac", "find", "MAC_Binding", "logical_port=rtoe-GR_"+node)
+	for _, gw := range g.gateways {
+		read(gw.Name, "ip", "neighbor")
+	}
+	return all.String()
 }
 
 // unused waits until no node has a BFD session with a gateway.
