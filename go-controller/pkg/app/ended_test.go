@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -61,7 +62,7 @@ func TestEndedWhileDown(t *testing.T) {
 	}
 	for i, f := range families {
 		for pod, to := range map[netip.Addr]netip.Addr{f[0]: services[i], f[1]: services[i], f[2]: egressIPs[i], f[3]: others[i]} {
-			connect(t, pod, to)
+			connect(t, pod, outside(pod), to)
 		}
 	}
 
@@ -74,7 +75,7 @@ func TestEndedWhileDown(t *testing.T) {
 		}
 		slices.SortFunc(ended, netip.Addr.Compare)
 		flushed = append(flushed, ended)
-		_, err := conntrack.FlushTranslated(ctx, topology.Families, stale)
+		_, err := conntrack.FlushTranslated(ctx, topology.Families, leaving(stale, nil, nil))
 		return err
 	}}
 	e.note(t.Context())
@@ -101,16 +102,50 @@ func TestEndedWhileDown(t *testing.T) {
 	}
 }
 
-// connect creates the conntrack entry of a translated connection of a pod.
-func connect(t *testing.T, pod, to netip.Addr) {
-	t.Helper()
-	family, outside := netlink.InetFamily(netlink.FAMILY_V4), netip.MustParseAddr("192.0.2.1")
+// TestFlushKeepsConnectionsToHosts: a pod calls hosts, and what it reaches through its own node, with the address of that node. Such a
+// connection is not one that keeps a former egress address.
+func TestFlushKeepsConnectionsToHosts(t *testing.T) {
+	netnstest.New(t)
+	a := netip.MustParseAddr
+	hosts, nodeLocal := []netip.Addr{a("172.18.0.4"), a("fc00::4")}, []netip.Prefix{netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("fd00:ec2::/64")}
+	var want []netip.Addr
+	for i, to := range []netip.Addr{a("172.18.0.4"), a("169.254.169.254"), a("192.0.2.1"), a("fc00::4"), a("fd00:ec2::254"), a("2001:db8::1")} {
+		pod, own := a(fmt.Sprintf("10.244.1.%d", i+3)), a("172.18.0.3")
+		if to.Is6() {
+			pod, own = a(fmt.Sprintf("fd00:10:244:2::%d", i+3)), a("fc00::3")
+		}
+		connect(t, pod, to, own)
+		if to != outside(pod) {
+			want = append(want, pod)
+		}
+	}
+	n, err := conntrack.FlushTranslated(t.Context(), topology.Families, leaving(func(netip.Addr, netip.Addr) bool { return true }, hosts, nodeLocal))
+	if err != nil || n != 2 {
+		t.Errorf("%d deleted, %v", n, err)
+	}
+	if got := connected(t); !slices.Equal(got, want) {
+		t.Errorf("connections of %v are left, want %v", got, want)
+	}
+}
+
+// outside returns an address outside the cluster, of the family of a pod.
+func outside(pod netip.Addr) netip.Addr {
 	if pod.Is6() {
-		family, outside = netlink.FAMILY_V6, netip.MustParseAddr("2001:db8::1")
+		return netip.MustParseAddr("2001:db8::1")
+	}
+	return netip.MustParseAddr("192.0.2.1")
+}
+
+// connect creates the conntrack entry of a connection of a pod whose other side, dst, sees the address to.
+func connect(t *testing.T, pod, dst, to netip.Addr) {
+	t.Helper()
+	family := netlink.InetFamily(netlink.FAMILY_V4)
+	if pod.Is6() {
+		family = netlink.FAMILY_V6
 	}
 	flow := &netlink.ConntrackFlow{FamilyType: uint8(family), TimeOut: 100,
-		Forward: netlink.IPTuple{SrcIP: pod.AsSlice(), DstIP: outside.AsSlice(), SrcPort: 4000, DstPort: 53, Protocol: 17},
-		Reverse: netlink.IPTuple{SrcIP: outside.AsSlice(), DstIP: to.AsSlice(), SrcPort: 53, DstPort: 4000 + uint16(pod.AsSlice()[len(pod.AsSlice())-1]), Protocol: 17},
+		Forward: netlink.IPTuple{SrcIP: pod.AsSlice(), DstIP: dst.AsSlice(), SrcPort: 4000, DstPort: 53, Protocol: 17},
+		Reverse: netlink.IPTuple{SrcIP: dst.AsSlice(), DstIP: to.AsSlice(), SrcPort: 53, DstPort: 4000 + uint16(pod.AsSlice()[len(pod.AsSlice())-1]), Protocol: 17},
 	}
 	if err := netlink.ConntrackCreate(netlink.ConntrackTable, family, flow); err != nil {
 		t.Fatalf("make an entry: %v", err)

@@ -31,7 +31,6 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/informers/externalversions"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/addr"
-	"github.com/ovnkube/ovnkube/go-controller/pkg/host/conntrack"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/iprule"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/iptables"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/openflow"
@@ -297,7 +296,7 @@ func (n *node) hostWriters(ctx context.Context) (err error) {
 	// the management port, and stays while this process does not run.
 	n.guard = snatguard.New(cfg.Default.ClusterPrefixes(), topology.ManagementPort)
 	n.ensureGuard()
-	ended := &endedTranslations{read: translationsOf(cfg.Families()), flush: flushTranslated(cfg)}
+	ended := &endedTranslations{read: translationsOf(cfg.Families()), flush: n.flushTranslated()}
 	ended.note(ctx)
 	required := []string{gateway.Contributor}
 	if cfg.Features.EgressIP {
@@ -400,7 +399,7 @@ func (n *node) egressServices(core, pods informers.SharedInformerFactory) (start
 		Chains:         n.chains,
 		IPRules:        n.ipRules,
 		Tables:         table.Finder{Dirs: table.DefaultDirs},
-		Flush:          flushTranslated(n.env.Config),
+		Flush:          n.flushTranslated(),
 		OnApplied:      n.switches.OnFlowsInstalled,
 		Settle:         n.flows.Settle,
 		ClusterSubnets: n.env.Config.Default.ClusterPrefixes(),
@@ -487,21 +486,6 @@ func (n *node) wake(ctx context.Context) <-chan struct{} {
 		wake <- struct{}{}
 	}()
 	return wake
-}
-
-// flushTranslated deletes connections with stale translations from the kernel, and from the
-// bridge's conntrack zone those of addresses that are no longer used here.
-func flushTranslated(cfg config.Config) func(context.Context, func(src, to netip.Addr) bool, []netip.Addr) error {
-	return func(ctx context.Context, stale func(src, to netip.Addr) bool, ended []netip.Addr) error {
-		count, err := conntrack.FlushTranslated(ctx, cfg.Families(), stale)
-		if err != nil {
-			return err
-		}
-		if count > 0 {
-			klog.V(2).InfoS("Connections with another source address deleted", "count", count)
-		}
-		return conntrack.FlushOVSSources(ctx, conntrack.DefaultRunDir, uint16(cfg.Default.ConntrackZone), ended)
-	}
 }
 
 // chainsOf returns the chains of all features; all chains exist, even if they are empty.

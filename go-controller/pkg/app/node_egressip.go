@@ -42,7 +42,7 @@ func (n *node) egressIPs() (starter, error) {
 		VLAN:       n.env.Config.Gateway.VLANID,
 		Kernel: egressipnode.Kernel{
 			Addrs: n.addrs, Routes: n.routes, IPRules: n.ipRules, Settings: n.settings, Chains: n.chains,
-			Networks: attachment.Networks, Watch: link.Watch, Flush: flushTranslated(n.env.Config),
+			Networks: attachment.Networks, Watch: link.Watch, Flush: n.flushTranslated(),
 		},
 		FollowTranslations: integration.FollowTranslations,
 		FlushTranslations: func(ctx context.Context, stale func(src, dst, to netip.Addr) bool) (int, error) {

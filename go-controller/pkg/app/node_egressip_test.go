@@ -41,7 +41,7 @@ func TestForgetConnections(t *testing.T) {
 	left := []netip.Addr{a("10.244.1.4"), a("fd00:10:244:2::4")}
 	mgmt := "unix:" + vs.Dir + "/breth0.mgmt"
 	for pod, to := range pods {
-		connect(t, pod, to)
+		connect(t, pod, outside(pod), to)
 		match, packet := "ip,nw_src="+pod.String(), "udp,nw_dst=192.0.2.1,nw_src="+pod.String()
 		if pod.Is6() {
 			match, packet = "ipv6,ipv6_src="+pod.String(), "udp6,ipv6_dst=2001:db8::1,ipv6_src="+pod.String()
@@ -78,7 +78,7 @@ func TestForgetConnections(t *testing.T) {
 		t.Errorf("the kernel has connections of %v, want %v", got, left)
 	}
 
-	connect(t, a("10.244.1.5"), addrs[0])
+	connect(t, a("10.244.1.5"), outside(a("10.244.1.5")), addrs[0])
 	vs.StopVswitchd()
 	if err := forget(t.Context(), addrs); err == nil {
 		t.Error("the datapath could not be read, and nothing was said")

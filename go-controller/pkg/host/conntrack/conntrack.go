@@ -129,9 +129,9 @@ func FlushKernelAddrs(_ context.Context, addrs []netip.Addr) (int, error) {
 
 // FlushTranslated deletes the entries of the kernel, in the caller's network namespace, of
 // connections whose source translation is stale, and returns how many there were. stale gets the
-// source address of the connection and the address that the other side sees instead (to). One call
-// reads the table once per family.
-func FlushTranslated(_ context.Context, families []topology.Family, stale func(src, to netip.Addr) bool) (int, error) {
+// source address of the connection, the address that answers it (dst), and the address that this one
+// sees instead of the source (to). One call reads the table once per family.
+func FlushTranslated(_ context.Context, families []topology.Family, stale func(src, dst, to netip.Addr) bool) (int, error) {
 	total := 0
 	for _, f := range families {
 		inet := netlink.InetFamily(netlink.FAMILY_V4)
@@ -148,12 +148,13 @@ func FlushTranslated(_ context.Context, families []topology.Family, stale func(s
 }
 
 // translated matches connections with a stale source translation.
-type translated func(src, to netip.Addr) bool
+type translated func(src, dst, to netip.Addr) bool
 
 // MatchConntrackFlow implements netlink.CustomConntrackFilter.
 func (stale translated) MatchConntrackFlow(flow *netlink.ConntrackFlow) bool {
 	src, ok := netip.AddrFromSlice(flow.Forward.SrcIP)
 	to, known := netip.AddrFromSlice(flow.Reverse.DstIP)
+	dst, answers := netip.AddrFromSlice(flow.Reverse.SrcIP)
 	src, to = src.Unmap(), to.Unmap()
-	return ok && known && src != to && stale(src, to)
+	return ok && known && answers && src != to && stale(src, dst.Unmap(), to)
 }
