@@ -42,6 +42,7 @@ var suppressionRetry = 5 * time.Second
 type arpSuppression struct {
 	c      *Controller
 	passes *host.Coalescer[error]
+	settle *host.Coalescer[error]
 
 	mu      sync.Mutex
 	full    bool            // the next pass considers all EgressIPs and writes all flows
@@ -59,8 +60,9 @@ type arpSuppression struct {
 	untranslated  map[netip.Addr]bool      // those in leaving to which OVN no longer translates
 	releasedUntil map[netip.Addr]time.Time // released addresses, and until when they may still be in use here
 	toForget      map[netip.Addr]bool      // addresses whose connections are to be forgotten
-	// unsettled: packets may still use flows by which this node answers for an address that it has released.
-	unsettled bool
+	// releases counts the passes in which this node stopped answering for addresses; bridged is its value when the
+	// bridge got all their flows, and settled the one for which no packet uses former flows any more.
+	releases, bridged, settled uint64
 }
 
 // user is an EgressIP that has an address.
@@ -113,7 +115,7 @@ func (t treatment) flows(b bridge.Bridge, a netip.Addr) []host.Flow {
 }
 
 func newARPSuppression(c *Controller) *arpSuppression {
-	return &arpSuppression{c: c, passes: host.NewCoalescer[error](), full: true, keys: map[string]bool{}, held: map[netip.Addr]bool{},
+	return &arpSuppression{c: c, passes: host.NewCoalescer[error](), settle: host.NewCoalescer[error](), full: true, keys: map[string]bool{}, held: map[netip.Addr]bool{},
 		users: map[netip.Addr][]user{}, seen: map[string]addresses{}, treatments: map[netip.Addr]treatment{},
 		untranslated: map[netip.Addr]bool{},
 		leaving:      map[netip.Addr]time.Time{}, releasedUntil: map[netip.Addr]time.Time{}, toForget: map[netip.Addr]bool{}}
@@ -137,11 +139,8 @@ func (g *arpSuppression) pass(ctx context.Context) error {
 	if err := g.readLeft(ctx); err != nil {
 		return err
 	}
-	err = g.write(ctx, g.plan(node))
-	if err == nil {
-		err = g.settle(ctx)
-	}
-	if err != nil {
+	c, releases := g.plan(node)
+	if err := g.write(ctx, c); err != nil {
 		// A failed write may still take effect later: the bridge counts as not written until a pass succeeds.
 		g.mu.Lock()
 		g.full = true
@@ -150,42 +149,45 @@ func (g *arpSuppression) pass(ctx context.Context) error {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.written = true
+	g.written, g.bridged = true, releases
 	return nil
-}
-
-// settle waits until no packet uses flows by which this node answers for an address that it has released. As long
-// as the bridge does not have all its flows, it may keep those of an earlier run, and there is nothing to wait for.
-func (g *arpSuppression) settle(ctx context.Context) error {
-	if !g.isUnsettled() || !g.c.deps.Flows.Synced() {
-		return nil
-	}
-	if err := g.c.deps.Flows.Settle(ctx); err != nil {
-		return err
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.unsettled = false
-	return nil
-}
-
-func (g *arpSuppression) isUnsettled() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.unsettled
 }
 
 // released returns an error if this node may still answer for an address that it has released: another
-// node takes the address as soon as this one has acknowledged that.
+// node takes the address as soon as this one has acknowledged that. As long as the bridge does not have all its
+// flows, it may keep those of an earlier run, and there is nothing to wait for.
 func (g *arpSuppression) released(ctx context.Context) error {
-	if !g.isUnsettled() {
+	g.mu.Lock()
+	releases, settled := g.releases, g.settled
+	g.mu.Unlock()
+	if settled >= releases {
 		return nil
 	}
 	if err := g.apply(ctx); err != nil {
 		return err
 	}
-	if g.isUnsettled() {
+	if !g.c.deps.Flows.Synced() {
 		return errors.New("the external bridge does not have all its flows yet")
+	}
+	failed, err := g.settle.Do(ctx, g.settle.Request(), func(ctx context.Context) error {
+		g.mu.Lock()
+		bridged := g.bridged
+		g.mu.Unlock()
+		if err := g.c.deps.Flows.Settle(ctx); err != nil {
+			return err
+		}
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.settled = bridged
+		return nil
+	})
+	if err = errors.Join(err, failed); err != nil {
+		return err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.settled < releases {
+		return errors.New("the external bridge does not have their flows yet")
 	}
 	return nil
 }
@@ -205,7 +207,9 @@ func (g *arpSuppression) readLeft(ctx context.Context) error {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.unsettled = len(held)+len(suppressed) > 0 // that run may have ended before it waited
+	if len(held)+len(suppressed) > 0 {
+		g.releases++ // that run may have ended before it waited
+	}
 	for _, a := range held {
 		g.held[a] = true
 	}
@@ -277,10 +281,10 @@ func (g *arpSuppression) lookAll() {
 	}
 }
 
-// plan returns the changes to the bridge. It only considers addresses that may have changed
+// plan returns the changes to the bridge, and the value of releases with them. It only considers addresses that may have changed
 // since the last pass, and not all of them: there are as many as the
 // cluster has.
-func (g *arpSuppression) plan(node topology.Node) changes {
+func (g *arpSuppression) plan(node topology.Node) (changes, uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	all := g.full || !reflect.DeepEqual(g.node, node)
@@ -316,8 +320,8 @@ func (g *arpSuppression) plan(node topology.Node) changes {
 			looked[a] = true
 		}
 	}
-	for a := range g.held {
-		g.unsettled = g.unsettled || !held[a] && egressip.OnPrimary(node, a)
+	if slices.ContainsFunc(slices.Collect(maps.Keys(g.held)), func(a netip.Addr) bool { return !held[a] && egressip.OnPrimary(node, a) }) {
+		g.releases++
 	}
 	lingering := g.linger(looked, held, node)
 	b, c := bridge.Bridge{MAC: node.Gateway.MAC, VLAN: g.c.deps.VLAN}, changes{all: all}
@@ -338,7 +342,7 @@ func (g *arpSuppression) plan(node topology.Node) changes {
 		}
 	}
 	g.full, g.written, g.node = false, false, node
-	return c
+	return c, g.releases
 }
 
 // without returns the flows that are not in others.

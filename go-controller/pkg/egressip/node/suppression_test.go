@@ -49,6 +49,25 @@ func TestReleaseTakesEffect(t *testing.T) {
 	}
 }
 
+// TestTakeWhileUnsettled: as long as packets may use flows from before the release of an address, this node does not acknowledge that
+// one, and takes others all the same.
+func TestTakeWhileUnsettled(t *testing.T) {
+	next := object("spare", []string{more}, nil)
+	w := newWorld(t, object("prod", []string{four}, []string{four + " " + self}), next)
+	w.start()
+	w.saysEventually("prod", self+" "+four)
+	w.flows.unsettle(errBusy)
+	w.change("prod", func(e *v1.EgressIP) { give(e, four+" "+other) })
+	w.eventually("the flows to be waited for", func() bool { return w.flows.waited() > 0 })
+	w.change("spare", func(e *v1.EgressIP) { give(e, more+" "+self) })
+	w.saysEventually("spare", self+" "+more)
+	if got := w.words("prod"); !slices.Equal(got, []string{self + " " + four}) {
+		t.Errorf("the node says %v", got)
+	}
+	w.flows.unsettle(nil)
+	w.saysEventually("prod")
+}
+
 // TestReleaseAfterRestart: an address that has moved while this node was restarted counts as released only when
 // the bridge has all its flows: until then it keeps those of the earlier run, which let this node answer.
 func TestReleaseAfterRestart(t *testing.T) {

@@ -40,7 +40,7 @@ func FlushStaleUDP(ctx context.Context, runDir string, stale Stale) (int, error)
 // until they are revalidated.
 func awaitFlows(ctx context.Context, vswitchd unixctl.Daemon) error {
 	for range 3 { // two may have begun before ovs-vswitchd noticed the change, see openflow.Writer.Settle
-		if _, err := vswitchd.Call(ctx, "revalidator/wait"); err != nil {
+		if err := vswitchd.AwaitRevalidation(ctx); err != nil {
 			return fmt.Errorf("wait for the flows of the datapath: %w", err)
 		}
 	}

@@ -32,10 +32,7 @@ func (w *Writer) Settle(ctx context.Context) error {
 // do so by itself, but only every half second.
 func (w *Writer) revalidate(ctx context.Context) error {
 	done := make(chan error, 1)
-	go func() {
-		_, err := w.vswitchd.Call(ctx, "revalidator/wait")
-		done <- err
-	}()
+	go func() { done <- w.vswitchd.AwaitRevalidation(ctx) }()
 	w.mu.Lock()
 	w.again = true
 	w.mu.Unlock()

@@ -7,6 +7,7 @@ package unixctl
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -19,6 +20,9 @@ type Daemon struct {
 	RunDir string // "/var/run/openvswitch", "/var/run/ovn"
 	Name   string // "ovs-vswitchd", "ovn-controller"
 }
+
+// errRefused is that of a command that the daemon does not execute.
+var errRefused = errors.New("refused")
 
 // Call runs a command of the daemon and returns its answer. It is an error if the daemon does not
 // run, or does not answer before ctx ends.
@@ -57,7 +61,7 @@ func (d Daemon) call(ctx context.Context, command string, args []string) (string
 		return "", err
 	}
 	if reply.Result == nil {
-		return "", fmt.Errorf("refused: %v", reply.Error)
+		return "", fmt.Errorf("%w: %v", errRefused, reply.Error)
 	}
 	return *reply.Result, nil
 }
