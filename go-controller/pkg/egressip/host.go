@@ -46,16 +46,6 @@ const tableBase = 1000
 // link with the given interface index.
 func TableOf(index int) int { return tableBase + index }
 
-// Nowhere is the ip rule that lets a pod leave by no link.
-func Nowhere(pod netip.Addr) host.IPRule {
-	return host.IPRule{Family: topology.FamilyOf(pod), Priority: topology.RuleEgressIP, Src: topology.HostPrefix(pod), Table: TableOf(0)}
-}
-
-// ToNodes is the ip rule that keeps traffic from pods to nodes on its usual routes.
-func ToNodes(f topology.Family) host.IPRule {
-	return host.IPRule{Family: f, Priority: topology.RulePodToNode, Mark: topology.MarkPodToNode, Table: topology.MainTable}
-}
-
 // Chains declares the chains of this feature.
 func Chains(families []topology.Family) []host.Chain {
 	var chains []host.Chain
@@ -231,12 +221,40 @@ func (s *HostState) routePods(f topology.Family, assignment LinkAssignment, pods
 	}
 	// Traffic from pods to nodes passes through the host in local gateway mode, its
 	// replies in both modes. It keeps the usual routes.
-	s.IPRules[ToNodes(f)] = struct{}{}
+	s.exemptNodes(f)
+}
+
+// exemptNodes exempts traffic between pods and nodes, and replies of pods, from the ip rules of pods.
+func (s *HostState) exemptNodes(f topology.Family) {
+	s.IPRules[host.IPRule{Family: f, Priority: topology.RulePodToNode, Mark: topology.MarkPodToNode, Table: topology.MainTable}] = struct{}{}
 	s.Rules[markChain(f)] = []host.Rule{
 		host.Spec{Mark: topology.MarkPodToNode, Target: host.SaveMark}.Rule(),
 		host.Spec{Unmarked: true, Target: host.RestoreMark}.Rule(),
 		host.Spec{In: topology.ManagementPort, Reply: true, Target: host.SetMark(topology.MarkPodToNode)}.Rule(),
 	}
+}
+
+// Nowhere returns the host state by which pods leave by no link.
+func Nowhere(pods []netip.Addr) HostState {
+	s := HostPlan(nil, nil, nil)
+	for _, pod := range pods {
+		f := topology.FamilyOf(pod)
+		s.IPRules[host.IPRule{Family: f, Priority: topology.RuleEgressIP, Src: topology.HostPrefix(pod), Table: TableOf(0)}] = struct{}{}
+		s.Routes[host.Route{Dst: topology.Everywhere(f), Table: TableOf(0)}] = host.Hop{Drop: true}
+		s.exemptNodes(f)
+	}
+	return s
+}
+
+// Routed returns the pods whose traffic ip rules route.
+func (s HostState) Routed() map[netip.Addr]bool {
+	pods := map[netip.Addr]bool{}
+	for r := range s.IPRules {
+		if r.Priority == topology.RuleEgressIP {
+			pods[r.Src.Addr()] = true
+		}
+	}
+	return pods
 }
 
 // routes returns the routes of a link's table: the main table's routes through the link,

@@ -14,6 +14,8 @@ type Members struct {
 	mu    sync.Mutex
 	pods  map[string]member
 	byKey map[string]*membership
+	// holders are the EgressIPs that have the pods with an address, by address and pod: for a moment, two pods may have one.
+	holders map[netip.Addr]map[string]string
 }
 
 type member struct {
@@ -32,7 +34,7 @@ type membership struct {
 
 // NewMembers returns Members without pods.
 func NewMembers() *Members {
-	return &Members{pods: map[string]member{}, byKey: map[string]*membership{}}
+	return &Members{pods: map[string]member{}, byKey: map[string]*membership{}, holders: map[netip.Addr]map[string]string{}}
 }
 
 // Set sets the EgressIPs that select a pod, in order of precedence, and
@@ -66,29 +68,32 @@ func (m *Members) Set(pod string, keys []string, addrs []netip.Addr) (changed []
 			s.conflicts[pod] = keys[0]
 		}
 	}
+	for _, a := range was.addrs {
+		if delete(m.holders[a], pod); len(m.holders[a]) == 0 {
+			delete(m.holders, a)
+		}
+	}
 	if len(keys) == 0 {
 		delete(m.pods, pod)
 	} else {
 		m.pods[pod] = member{slices.Clone(keys), slices.Clone(addrs)}
+		for _, a := range addrs {
+			if m.holders[a] == nil {
+				m.holders[a] = map[string]string{}
+			}
+			m.holders[a][pod] = keys[0]
+		}
 	}
 	changed = append(slices.Clone(was.keys), keys...)
 	slices.Sort(changed)
 	return slices.Compact(changed)
 }
 
-// Holders returns, of some addresses, the EgressIPs that have the pods with them.
-func (m *Members) Holders(addrs map[netip.Addr]bool) map[netip.Addr]string {
+// Holder returns the EgressIP that has the pod with an address; "" if none has.
+func (m *Members) Holder(addr netip.Addr) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	found := map[netip.Addr]string{}
-	for _, pod := range m.pods {
-		for _, a := range pod.addrs {
-			if addrs[a] {
-				found[a] = pod.keys[0]
-			}
-		}
-	}
-	return found
+	return slices.Max(append(slices.Collect(maps.Values(m.holders[addr])), ""))
 }
 
 // Selected returns the pods of an EgressIP, sorted.

@@ -2,8 +2,11 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,150 +18,149 @@ import (
 const (
 	// changingKey is the key of a pass over the pods that change their EgressIP; no EgressIP has this name.
 	changingKey = "/changing"
-	// changingLimit is how long such a pod is held back if the next EgressIP does not translate it here: by then it is
-	// led elsewhere.
+	// changingContributor is the name of the contribution for these pods.
+	changingContributor = egressip.Feature + "~changing"
+	// changingLimit is how long such a pod is held back if the next EgressIP does not route it here: by then it is
+	// led elsewhere, unless the chassis hangs.
 	changingLimit = 6 * time.Second
+	// changingCheck is the interval for checking whether a pod still has an EgressIP that leads it elsewhere.
+	changingCheck = time.Second
 )
 
-// changingContributor is the name of the contribution for pods that change their EgressIP.
-const changingContributor = egressip.Feature + "~changing"
-
-// changing holds back pods that this node no longer translates for one EgressIP, while another one has them that does
-// not translate them here yet, or does so on another node: as long as they are led here, the main table would let
+// changing holds back pods that this node no longer routes for one EgressIP, while another one has them that does
+// not route them here yet, or does so on another node: as long as they are led here, the main table would let
 // those of this node leave with its address.
 type changing struct {
 	kernel Kernel
 	passes *host.Coalescer[error]
 
-	mu   sync.Mutex
-	pods map[netip.Addr]time.Time // until when they are held back
+	mu      sync.Mutex
+	pods    map[netip.Addr]time.Time // until when they are held back
+	written bool                     // the host has the state for these pods
 }
 
 func newChanging(k Kernel) *changing {
-	return &changing{kernel: k, passes: host.NewCoalescer[error](), pods: map[netip.Addr]time.Time{}}
+	return &changing{kernel: k, passes: host.NewCoalescer[error](), pods: map[netip.Addr]time.Time{}, written: true}
 }
 
 // hold begins to hold back pods.
 func (h *changing) hold(ctx context.Context, pods []netip.Addr) error {
-	if len(pods) == 0 {
-		return nil
-	}
-	until := time.Now().Add(changingLimit)
 	h.mu.Lock()
 	for _, p := range pods {
-		h.pods[p] = until
+		h.pods[p], h.written = time.Now().Add(changingLimit), false
 	}
 	h.mu.Unlock()
 	return h.write(ctx)
 }
 
-// release ends that for pods that are translated, or have been held back for long enough.
-func (h *changing) release(ctx context.Context, translated map[netip.Addr]netip.Addr) error {
-	now, fewer := time.Now(), false
+// release ends that for the pods for which over returns true, and for those that have been held back for long enough.
+func (h *changing) release(ctx context.Context, over func(pod netip.Addr) bool) error {
+	now := time.Now()
 	h.mu.Lock()
 	for p, until := range h.pods {
-		if _, ok := translated[p]; ok || !until.After(now) {
+		if !until.After(now) || over(p) {
 			delete(h.pods, p)
-			fewer = true
+			h.written = false
 		}
 	}
 	h.mu.Unlock()
-	if !fewer {
-		return nil
-	}
 	return h.write(ctx)
 }
 
-// rest returns for how long any pod is still held back; 0 if none is.
-func (h *changing) rest(now time.Time) time.Duration {
+// held returns the pods that are held back, sorted.
+func (h *changing) held() []netip.Addr {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	rest := time.Duration(0)
-	for _, until := range h.pods {
-		rest = max(rest, until.Sub(now))
-	}
-	return rest
+	return slices.SortedFunc(maps.Keys(h.pods), netip.Addr.Compare)
 }
 
-// write routes the pods to the table that leads nowhere.
+// write routes the pods to the table that leads nowhere, unless that is written.
 func (h *changing) write(ctx context.Context) error {
-	failed, err := h.passes.Do(ctx, h.passes.Request(), func(ctx context.Context) error {
-		rules, routes := h.contribution()
-		if len(routes) > 0 { // before rules lead to them
-			if err := h.kernel.Routes.Apply(ctx, changingContributor, routes); err != nil {
-				return err
-			}
-		}
-		if err := h.kernel.IPRules.Apply(ctx, changingContributor, rules); err != nil {
-			return err
-		}
-		if len(routes) == 0 {
-			return h.kernel.Routes.Apply(ctx, changingContributor, nil)
-		}
+	h.mu.Lock()
+	written := h.written
+	h.mu.Unlock()
+	if written {
 		return nil
-	})
-	if err == nil {
-		err = failed
 	}
-	if err != nil {
+	failed, err := h.passes.Do(ctx, h.passes.Request(), h.pass)
+	if err = errors.Join(err, failed); err != nil {
 		return fmt.Errorf("hold back pods that change their EgressIP: %w", err)
 	}
 	return nil
 }
 
-func (h *changing) contribution() (map[host.IPRule]struct{}, map[host.Route]host.Hop) {
+func (h *changing) pass(ctx context.Context) error {
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	rules, routes := map[host.IPRule]struct{}{}, map[host.Route]host.Hop{}
-	for p := range h.pods {
-		f := topology.FamilyOf(p)
-		rules[egressip.Nowhere(p)] = struct{}{}
-		rules[egressip.ToNodes(f)] = struct{}{}
-		routes[host.Route{Dst: topology.Everywhere(f), Table: egressip.TableOf(0)}] = host.Hop{Drop: true}
+	s := egressip.Nowhere(slices.Collect(maps.Keys(h.pods)))
+	h.written = true
+	h.mu.Unlock()
+	rules := func() error { return h.kernel.IPRules.Apply(ctx, changingContributor, s.IPRules) }
+	rest := func() error {
+		return errors.Join(h.kernel.Routes.Apply(ctx, changingContributor, s.Routes), h.kernel.Chains.Apply(ctx, changingContributor, s.Rules))
 	}
-	return rules, routes
-}
-
-// holdBack holds back the pods that this node is about to stop translating for an EgressIP, if another one has
-// them and does not translate them here yet.
-func (c *Controller) holdBack(ctx context.Context, key string, before, next egressip.HostState) error {
-	gone := map[netip.Addr]bool{}
-	for pod := range before.Translations {
-		if _, still := next.Translations[pod]; !still {
-			gone[pod] = true
+	steps := []func() error{rest, rules} // what the rules need is there before they are
+	if len(s.IPRules) == 0 {
+		slices.Reverse(steps)
+	}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			h.mu.Lock()
+			h.written = false
+			h.mu.Unlock()
+			return err
 		}
 	}
-	if len(gone) == 0 {
-		return nil
-	}
+	return nil
+}
+
+// holdBack holds back the pods that this node is about to stop routing for an EgressIP, if another one has
+// them that has addresses, and does not route them here yet.
+func (c *Controller) holdBack(ctx context.Context, key string, before, next egressip.HostState) error {
+	still, ledElsewhere := next.Routed(), c.ledElsewhere()
 	var pods []netip.Addr
-	for pod, other := range c.pods.members.Holders(gone) {
-		if other != key && !c.translates(other, pod) {
+	for pod := range before.Routed() {
+		if !still[pod] && c.pods.members.Holder(pod) != key && ledElsewhere(pod) {
 			pods = append(pods, pod)
 		}
 	}
-	if err := c.changing.hold(ctx, pods); err != nil || len(pods) == 0 {
-		return err
+	if len(pods) == 0 {
+		return nil
 	}
-	c.queue.EnqueueAfter(changingLimit, changingKey)
-	return nil
+	c.queue.EnqueueAfter(changingCheck, changingKey)
+	return c.changing.hold(ctx, pods)
 }
 
-// translates reports whether this node has the rules of an EgressIP for a pod.
-func (c *Controller) translates(key string, pod netip.Addr) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	_, ok := c.states[key].host.Translations[pod]
-	return ok
+// ledElsewhere returns a function that reports whether an EgressIP that has addresses has a pod, and this node does not route
+// the pod for it.
+func (c *Controller) ledElsewhere() func(pod netip.Addr) bool {
+	routed := map[string]map[netip.Addr]bool{} // by EgressIP
+	return func(pod netip.Addr) bool {
+		key := c.pods.members.Holder(pod)
+		e, err := c.deps.EgressIPs.Lister().Get(key)
+		if err != nil || !slices.ContainsFunc(addressesOf(e).list, func(a netip.Addr) bool { return topology.FamilyOf(a) == topology.FamilyOf(pod) }) {
+			return false
+		}
+		if _, known := routed[key]; !known {
+			c.mu.Lock()
+			routed[key] = c.states[key].host.Routed()
+			c.mu.Unlock()
+		}
+		return !routed[key][pod]
+	}
 }
 
-// endHoldingBack releases the pods that have been held back for long enough.
+// endHoldingBack releases the pods that have been held back for long enough, and those that no EgressIP leads
+// elsewhere any more.
 func (c *Controller) endHoldingBack(ctx context.Context) error {
-	if err := c.changing.release(ctx, nil); err != nil {
-		return err
+	elsewhere, ledElsewhere := map[netip.Addr]bool{}, c.ledElsewhere()
+	for _, pod := range c.changing.held() {
+		elsewhere[pod] = ledElsewhere(pod)
 	}
-	if rest := c.changing.rest(time.Now()); rest > 0 {
-		c.queue.EnqueueAfter(rest, changingKey)
+	if len(elsewhere) > 0 {
+		c.queue.EnqueueAfter(changingCheck, changingKey)
 	}
-	return nil
+	return c.changing.release(ctx, func(pod netip.Addr) bool {
+		stays, known := elsewhere[pod]
+		return known && !stays
+	})
 }

@@ -199,7 +199,8 @@ func (c *Controller) enter(ctx context.Context, key string, before state, next l
 	if err != nil {
 		return fmt.Errorf("program EgressIP %s: %w", key, err)
 	}
-	if err := c.changing.release(ctx, next.host.Translations); err != nil {
+	routed := next.host.Routed()
+	if err := c.changing.release(ctx, func(pod netip.Addr) bool { return routed[pod] }); err != nil {
 		return err
 	}
 	if err := c.flush(ctx, before.host.Translations, next.host.Translations); err != nil {
