@@ -37,6 +37,8 @@ type leaving struct {
 	replies map[string]leavingReplies
 	// held are the EgressServices whose translations stay even when they have expired.
 	held map[string]bool
+	// unwritten: the kernel may lack a change.
+	unwritten bool
 }
 
 type leavingReplies struct {
@@ -102,16 +104,17 @@ func (l *leaving) add(ctx context.Context, key string, have, want contribution) 
 // dropReplaced removes the ip rules that expire beside others with the same match, which are in place now. Not earlier:
 // in between, packets would take the main table.
 func (l *leaving) dropReplaced(ctx context.Context, ipRules map[host.IPRule]struct{}) error {
-	replaced, changed := matches(ipRules), false
+	replaced := matches(ipRules)
 	l.mu.Lock()
 	for r := range l.ipRules {
 		if _, still := ipRules[r]; !still && replaced[matchOf(r)] {
 			delete(l.ipRules, r)
-			changed = true
+			l.unwritten = true
 		}
 	}
+	unwritten := l.unwritten
 	l.mu.Unlock()
-	if !changed {
+	if !unwritten {
 		return nil
 	}
 	return l.write(ctx)
@@ -134,25 +137,32 @@ func matches(rules map[host.IPRule]struct{}) map[host.IPRule]bool {
 
 // write contributes the expiring state.
 func (l *leaving) write(ctx context.Context) error {
-	failed, err := l.passes.Do(ctx, l.passes.Request(), func(ctx context.Context) error {
-		rules, ipRules := l.contribution(time.Now())
-		if err := l.deps.Chains.Apply(ctx, leavingContributor, rules); err != nil {
-			return fmt.Errorf("apply rules that are leaving: %w", err)
-		}
-		if err := l.deps.IPRules.Apply(ctx, leavingContributor, ipRules); err != nil {
-			return fmt.Errorf("apply ip rules that are leaving: %w", err)
-		}
-		return nil
-	})
+	failed, err := l.passes.Do(ctx, l.passes.Request(), l.pass)
 	if err != nil {
 		return err
 	}
 	return failed
 }
 
+func (l *leaving) pass(ctx context.Context) error {
+	rules, ipRules := l.contribution(time.Now())
+	err := l.deps.Chains.Apply(ctx, leavingContributor, rules)
+	if err == nil {
+		err = l.deps.IPRules.Apply(ctx, leavingContributor, ipRules)
+	}
+	if err != nil {
+		l.mu.Lock()
+		l.unwritten = true
+		l.mu.Unlock()
+		return fmt.Errorf("apply rules that are leaving: %w", err)
+	}
+	return nil
+}
+
 func (l *leaving) contribution(now time.Time) (host.Rules, map[host.IPRule]struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.unwritten = false
 	rules := host.Rules{}
 	order, pods := l.lastFirst(now)
 	for _, together := range order {

@@ -180,6 +180,35 @@ func TestLeavingOutlivesFailures(t *testing.T) {
 	})
 }
 
+// TestDropReplacedOutlivesFailures: an expiring ip rule that the one in use replaces is removed, even if that fails at first: it would
+// take precedence.
+func TestDropReplacedOutlivesFailures(t *testing.T) {
+	kernel := hostfake.NewKernel(map[host.IPRule]struct{}{})
+	fail := false
+	chains := hostfake.NewChains(egressservice.Chains(topology.Families))
+	chains.Fail = func(string) error {
+		if fail {
+			return errors.New("the lock is taken")
+		}
+		return nil
+	}
+	rule := func(table int) map[host.IPRule]struct{} {
+		return map[host.IPRule]struct{}{{Family: topology.IPv4, Priority: topology.RuleEgressServiceNetwork, Src: netip.MustParsePrefix("10.244.1.6/32"), Table: table}: {}}
+	}
+	l := newLeaving(Deps{Linger: time.Minute, Chains: chains, IPRules: host.NewSet("ip rules", kernel, func(struct{}, struct{}) bool { return true })}, nil)
+	if _, err := l.add(t.Context(), "shop/a", contribution{ipRules: rule(7)}, contribution{}); err != nil || len(kernel.Objects()) != 1 {
+		t.Fatalf("%v, %v", err, kernel.Objects())
+	}
+	fail = true
+	if err := l.dropReplaced(t.Context(), rule(8)); err == nil {
+		t.Error("no error")
+	}
+	fail = false
+	if err := l.dropReplaced(t.Context(), rule(8)); err != nil || len(kernel.Objects()) > 0 {
+		t.Errorf("%v, left are %v", err, kernel.Objects())
+	}
+}
+
 // TestBackAfterFailedEnd: a translation that returns while its removal keeps failing is in use.
 func TestBackAfterFailedEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
