@@ -29,16 +29,18 @@ type place struct {
 type Writer struct {
 	places   []place
 	declared map[place][]host.Chain
-	passes   *host.Coalescer[error]
+	passes   *host.Coalescer[outcome]
 	programs map[topology.Family]*programs // those found so far; only used by write, which never runs concurrently
 
 	mu      sync.Mutex // guards the fields below, never held over I/O
 	want    map[string]host.Rules
 	dropped map[host.ChainKey]map[host.Rule]bool // deleted even before Sweep
 	swept   bool
-	dirty   bool                       // somebody else may have changed a table
-	changes map[topology.Family]uint64 // how often the desired rules have changed
-	settled map[topology.Family]uint64 // the last value of changes that was written; none if the state of the tables is unknown
+	dirty   bool                                      // somebody else may have changed a table
+	changes map[topology.Family]uint64                // how often the desired rules have changed
+	settled map[topology.Family]uint64                // the last value of changes that was written; none if the state of the tables is unknown
+	written map[topology.Family]map[string]host.Rules // the contributions that are in the tables
+	refused map[topology.Family]map[string]bool       // contributors whose rules were refused, until they are tried again
 
 	repaired atomic.Uint64
 }
@@ -50,12 +52,14 @@ var _ host.ChainWriter = (*Writer)(nil)
 func New(chains []host.Chain) (*Writer, error) {
 	w := &Writer{
 		declared: map[place][]host.Chain{},
-		passes:   host.NewCoalescer[error](),
+		passes:   host.NewCoalescer[outcome](),
 		programs: map[topology.Family]*programs{},
 		want:     map[string]host.Rules{},
 		dropped:  map[host.ChainKey]map[host.Rule]bool{},
 		changes:  map[topology.Family]uint64{},
 		settled:  map[topology.Family]uint64{},
+		written:  map[topology.Family]map[string]host.Rules{},
+		refused:  map[topology.Family]map[string]bool{},
 	}
 	seen := map[host.ChainKey]bool{}
 	for _, c := range chains {
@@ -86,7 +90,8 @@ func New(chains []host.Chain) (*Writer, error) {
 	return w, nil
 }
 
-// Apply implements host.ChainWriter.
+// Apply implements host.ChainWriter. If the kernel refuses rules of this contributor, those that it had
+// before stay, and the error is only its own.
 func (w *Writer) Apply(ctx context.Context, contributor string, want host.Rules) error {
 	for key, rules := range want {
 		for _, r := range rules {
@@ -103,7 +108,8 @@ func (w *Writer) Apply(ctx context.Context, contributor string, want host.Rules)
 	if w.upToDate() {
 		return nil
 	}
-	return w.pass(ctx)
+	o, err := w.pass(ctx)
+	return errors.Join(err, o.err, o.refused[contributor])
 }
 
 // contribute records a contribution.
@@ -126,11 +132,14 @@ func (w *Writer) contribute(contributor string, want host.Rules) {
 		next[key] = slices.Clone(rules)
 	}
 	for _, f := range topology.Families {
-		if differ(f, w.want[contributor], next) {
+		if w.refused[f][contributor] || differ(f, w.want[contributor], next) {
+			delete(w.refused[f], contributor)
 			w.changes[f]++
 		}
 	}
-	w.want[contributor] = next
+	if w.want[contributor] = next; len(next) == 0 {
+		delete(w.want, contributor)
+	}
 }
 
 // differ reports whether two contributions differ in the chains of a family.
@@ -172,18 +181,19 @@ func (w *Writer) Sweep(ctx context.Context) error {
 	return w.Resync(ctx)
 }
 
-// Resync reads the tables again and repairs what differs.
+// Resync reads the tables again and repairs what differs. Rules that were refused are tried again.
 func (w *Writer) Resync(ctx context.Context) error {
 	w.mu.Lock()
 	w.dirty = true
+	clear(w.refused)
 	w.mu.Unlock()
-	return w.pass(ctx)
+	o, err := w.pass(ctx)
+	return errors.Join(err, o.all())
 }
 
 // pass makes sure that everything requested so far is written.
-func (w *Writer) pass(ctx context.Context) error {
-	result, err := w.passes.Do(ctx, w.passes.Request(), w.write)
-	return errors.Join(err, result)
+func (w *Writer) pass(ctx context.Context) (outcome, error) {
+	return w.passes.Do(ctx, w.passes.Request(), w.write)
 }
 
 // Run calls Resync every interval until ctx ends, since other programs flush tables and edit
@@ -199,9 +209,14 @@ func (w *Writer) Repaired() uint64 { return w.repaired.Load() }
 
 // round is the work of one pass for a family.
 type round struct {
-	tables  map[string]goal
-	changes uint64 // value of Writer.changes for these goals
-	known   bool   // the last pass left the tables as they are still wanted
+	family   topology.Family
+	declared map[string][]host.Chain // by table
+	swept    bool
+	dropped  map[host.ChainKey]map[host.Rule]bool
+	want     map[string]host.Rules // by contributor
+	written  map[string]host.Rules // what the last pass wrote
+	changes  uint64                // value of Writer.changes for want
+	known    bool                  // the last pass left the tables as they are still wanted
 }
 
 // rounds returns the work of a pass: for the families that have something to write, or for all
@@ -214,20 +229,18 @@ func (w *Writer) rounds() map[topology.Family]round {
 		if !w.dirty && !w.unsettled(p.family) {
 			continue
 		}
-		g := goal{
-			declared: w.declared[p], swept: w.swept,
-			rules: map[string][]host.Rule{}, dropped: map[string]map[host.Rule]bool{},
-		}
-		for _, c := range g.declared {
-			g.rules[c.Name] = w.union(c.ChainKey)
-			g.dropped[c.Name] = maps.Clone(w.dropped[c.ChainKey])
-		}
 		r, ok := out[p.family]
 		if !ok {
-			r = round{tables: map[string]goal{}, changes: w.changes[p.family], known: !w.unsettled(p.family)}
+			r = round{
+				family: p.family, declared: map[string][]host.Chain{}, swept: w.swept, dropped: map[host.ChainKey]map[host.Rule]bool{},
+				want: w.wanted(p.family), written: w.written[p.family], changes: w.changes[p.family], known: !w.unsettled(p.family),
+			}
 			out[p.family] = r
 		}
-		r.tables[p.table] = g
+		r.declared[p.table] = w.declared[p]
+		for _, c := range w.declared[p] {
+			r.dropped[c.ChainKey] = maps.Clone(w.dropped[c.ChainKey])
+		}
 	}
 	for f := range out {
 		delete(w.settled, f)
@@ -236,13 +249,39 @@ func (w *Writer) rounds() map[topology.Family]round {
 	return out
 }
 
-// union returns the rules of one chain in the order of the contributors' names, without duplicates;
-// w.mu is held.
-func (w *Writer) union(key host.ChainKey) []host.Rule {
+// wanted returns the contributions for a family, and for contributors whose rules were refused what
+// is written of theirs; w.mu is held.
+func (w *Writer) wanted(f topology.Family) map[string]host.Rules {
+	out := maps.Clone(w.want)
+	for name := range w.refused[f] {
+		if out[name] = w.written[f][name]; out[name] == nil {
+			delete(out, name)
+		}
+	}
+	return out
+}
+
+// goals returns the desired content of the tables, by name, with some contributions.
+func (r round) goals(contributions map[string]host.Rules) map[string]goal {
+	names := slices.Sorted(maps.Keys(contributions))
+	out := map[string]goal{}
+	for table, declared := range r.declared {
+		g := goal{declared: declared, swept: r.swept, rules: map[string][]host.Rule{}, dropped: map[string]map[host.Rule]bool{}}
+		for _, c := range declared {
+			g.rules[c.Name] = union(c.ChainKey, names, contributions)
+			g.dropped[c.Name] = r.dropped[c.ChainKey]
+		}
+		out[table] = g
+	}
+	return out
+}
+
+// union returns the rules of one chain in the order of the contributors' names, without duplicates.
+func union(key host.ChainKey, names []string, contributions map[string]host.Rules) []host.Rule {
 	var out []host.Rule
 	seen := map[host.Rule]bool{}
-	for _, name := range slices.Sorted(maps.Keys(w.want)) {
-		for _, r := range w.want[name][key] {
+	for _, name := range names {
+		for _, r := range contributions[name][key] {
 			if !seen[r] {
 				seen[r] = true
 				out = append(out, r)
@@ -253,39 +292,50 @@ func (w *Writer) union(key host.ChainKey) []host.Rule {
 }
 
 // write does one pass.
-func (w *Writer) write(ctx context.Context) error {
+func (w *Writer) write(ctx context.Context) outcome {
 	rounds := w.rounds()
-	var errs []error
+	out := outcome{refused: map[string]error{}}
 	repaired := false
 	for _, f := range slices.Sorted(maps.Keys(rounds)) {
-		written, err := w.reconcile(ctx, f, rounds[f])
+		written, refused, err := w.reconcile(ctx, f, rounds[f])
 		if err != nil {
-			errs = append(errs, err)
+			out.err = errors.Join(out.err, err)
 			continue
+		}
+		for name, err := range refused {
+			out.refused[name] = errors.Join(out.refused[name], err)
 		}
 		repaired = repaired || written && rounds[f].known && rounds[f].changes > 0
 	}
 	if repaired {
 		w.repaired.Add(1)
 	}
-	return errors.Join(errs...)
+	return out
 }
 
-// reconcile writes what has to be written for one family, and reports whether it wrote anything.
-func (w *Writer) reconcile(ctx context.Context, f topology.Family, r round) (written bool, err error) {
+// reconcile writes what has to be written for one family, and reports whether it wrote anything, and
+// whose rules were refused.
+func (w *Writer) reconcile(ctx context.Context, f topology.Family, r round) (written bool, refused map[string]error, err error) {
 	if w.programs[f] == nil {
 		if w.programs[f], err = find(f); err != nil {
-			return false, err
+			return false, nil, err
 		}
 	}
 	before := w.programs[f].writes
-	if err := w.programs[f].reconcile(ctx, r.tables); err != nil {
-		return false, err
+	contributions, refused, err := w.programs[f].apply(ctx, r)
+	if err != nil {
+		return false, nil, err
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.settled[f] = r.changes
-	return w.programs[f].writes != before, nil
+	w.settled[f], w.written[f] = r.changes, contributions
+	for name := range refused {
+		if w.refused[f] == nil {
+			w.refused[f] = map[string]bool{}
+		}
+		w.refused[f][name] = true
+	}
+	return w.programs[f].writes != before, refused, nil
 }
 
 // reconcile brings tables to their goals, all of them together, which takes one program run to read

@@ -26,8 +26,12 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
 )
 
-// contributor is the name of the contribution of all Services.
-const contributor = service.Feature
+const (
+	// contributor is the name of the contribution of all Services.
+	contributor = service.Feature
+	// sctpContributor is that of their rules for SCTP, which a kernel without xt_sctp refuses.
+	sctpContributor = service.Feature + "/sctp"
+)
 
 // Deps are the dependencies of the controller. The caller starts the informers after New.
 type Deps struct {

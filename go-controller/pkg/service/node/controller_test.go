@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -322,6 +323,36 @@ func TestFailure(t *testing.T) {
 	}
 	w.start()
 	w.until("the rule", func() bool { return strings.Contains(w.chains.Dump(topology.IPv4), "--dport 30001") })
+}
+
+// TestSCTPRefused: a kernel without the module for SCTP refuses the rules of Services that use it, and takes those of others, also later
+// ones. As soon as it has the module, it gets all.
+func TestSCTPRefused(t *testing.T) {
+	w := newWorld(t, topology.GatewayShared)
+	w.create(object("a", "10.96.0.1", corev1.ProtocolSCTP, 30001))
+	w.create(object("b", "10.96.0.2", corev1.ProtocolUDP, 30002))
+	for _, name := range []string{"a", "b", "c"} {
+		w.serve(name, "10.244.1.3@n1")
+	}
+	var loaded atomic.Bool
+	w.chains.Fail = func(contributor string) error {
+		if contributor == service.Feature+"/sctp" && !loaded.Load() {
+			return errors.New("missing kernel module")
+		}
+		return nil
+	}
+	w.start()
+	served := func(port string) func() bool {
+		return func() bool { return strings.Contains(w.chains.Dump(topology.IPv4), "--dport "+port+" ") }
+	}
+	w.until("the rules of another Service", served("30002"))
+	w.create(object("c", "10.96.0.3", corev1.ProtocolTCP, 30003))
+	w.until("the rules of a later Service", served("30003"))
+	if served("30001")() {
+		t.Error("the refused rules are there")
+	}
+	loaded.Store(true)
+	w.until("all rules", served("30001"))
 }
 
 // TestHealth: the health port answers as load balancers expect.

@@ -2,9 +2,11 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,7 +22,8 @@ func (c *Controller) write(ctx context.Context, kind string) error {
 	var err error
 	switch kind {
 	case writeChains:
-		err = c.Chains.Apply(ctx, contributor, c.rules())
+		rules, sctp := c.rules()
+		err = errors.Join(c.Chains.Apply(ctx, contributor, rules), c.Chains.Apply(ctx, sctpContributor, sctp))
 		c.writes.MarkSynced(kind)
 	case writeRoutes:
 		all := map[host.Route]host.Hop{}
@@ -52,14 +55,21 @@ func (c *Controller) each(f func(string, service.NodeState)) {
 	}
 }
 
-func (c *Controller) rules() host.Rules {
-	all := host.Rules{}
+// rules returns the rules of all Services, and those for SCTP.
+func (c *Controller) rules() (others, sctp host.Rules) {
+	others, sctp = host.Rules{}, host.Rules{}
 	c.each(func(_ string, s service.NodeState) {
 		for chain, rules := range s.Rules {
-			all[chain] = append(all[chain], rules...)
+			for _, r := range rules {
+				to := others
+				if strings.Contains(string(r), "-p sctp ") {
+					to = sctp
+				}
+				to[chain] = append(to[chain], r)
+			}
 		}
 	})
-	return all
+	return others, sctp
 }
 
 func (c *Controller) applyFlows(ctx context.Context) error {
@@ -131,7 +141,8 @@ func (c *Controller) healths() []service.Health {
 // when OVN's load balancers have been updated: until then, packets from a client recreate
 // such entries.
 func (c *Controller) flush(ctx context.Context) error {
-	if err := c.Chains.Apply(ctx, contributor, c.rules()); err != nil {
+	rules, _ := c.rules()
+	if err := c.Chains.Apply(ctx, contributor, rules); err != nil {
 		return err
 	}
 	all := service.Bindings{}
