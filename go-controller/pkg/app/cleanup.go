@@ -88,7 +88,7 @@ func (u unknownRecord) report() error {
 		return err
 	}
 	return fmt.Errorf("%s, so it is not known which addresses were its egress addresses. All else was removed. "+
-		"%s remove those of these addresses that are not the host's own: %s", u.why, u.advice, strings.Join(addresses, ", "))
+		"%s remove those of these addresses that are not the host's own; if none is left, the clean-up is complete: %s", u.why, u.advice, strings.Join(addresses, ", "))
 }
 
 // cleanupTimeout is how long cleanup waits for the API server, the only one that knows the egress

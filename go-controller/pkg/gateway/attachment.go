@@ -161,8 +161,8 @@ func WithoutAddrs(a host.Attachment, gone []netip.Prefix) host.Attachment {
 }
 
 // known returns a with what a record of the same family says about its addresses: those on a bridge
-// have no lifetimes. A single address that is in the network of a recorded one, and was added since,
-// is virtual.
+// have no lifetimes, unless a client leases them for the bridge. A single address without one that is in the
+// network of a recorded one, and was added since, is virtual.
 func known(a, rec host.Attachment) host.Attachment {
 	a.Addrs = slices.Clone(a.Addrs)
 	for i, x := range a.Addrs {
@@ -170,26 +170,32 @@ func known(a, rec host.Attachment) host.Attachment {
 			a.Addrs[i].Leased, a.Addrs[i].Virtual = rec.Addrs[j].Leased, rec.Addrs[j].Virtual
 			continue
 		}
-		a.Addrs[i].Virtual = x.Prefix.IsSingleIP() && slices.ContainsFunc(rec.Addrs, func(y host.LinkAddress) bool {
+		a.Addrs[i].Virtual = !x.Leased && x.Prefix.IsSingleIP() && slices.ContainsFunc(rec.Addrs, func(y host.LinkAddress) bool {
 			return !y.Prefix.IsSingleIP() && y.Prefix.Contains(x.Prefix.Addr())
 		})
 	}
 	return a
 }
 
-// Lasting returns a without virtual addresses, which another host may have once this one has lost
-// them. If a has no others of a family, they are the host's.
-func Lasting(a host.Attachment) host.Attachment {
+// Lasting returns a without the virtual addresses that now does not have: another host may have them. Default
+// routes with such a source remain, without it. If a has no other addresses of a family, they are the host's.
+func Lasting(a, now host.Attachment) host.Attachment {
 	var out host.Attachment
 	for _, f := range topology.Families {
 		part := of(a, f)
 		var virtual []netip.Prefix
 		for _, x := range part.Addrs {
-			if x.Virtual {
+			if x.Virtual && !slices.ContainsFunc(now.Addrs, func(y host.LinkAddress) bool { return y.Prefix == x.Prefix }) {
 				virtual = append(virtual, x.Prefix)
 			}
 		}
 		if len(virtual) < len(part.Addrs) {
+			part.Routes = slices.Clone(part.Routes)
+			for i, r := range part.Routes {
+				if r.Dst.Bits() == 0 && slices.ContainsFunc(virtual, func(p netip.Prefix) bool { return p.Addr() == r.Src }) {
+					part.Routes[i].Src = netip.Addr{}
+				}
+			}
 			part = WithoutAddrs(part, virtual)
 		}
 		out.Addrs, out.Routes = append(out.Addrs, part.Addrs...), append(out.Routes, part.Routes...)
@@ -209,7 +215,7 @@ func TakeOver(from, to, rec host.Attachment, lost bool) host.Attachment {
 		b := known(of(to, f), r)
 		part := union(u, b)
 		if len(u.Addrs) == 0 && (lost || len(b.Addrs) == 0) {
-			part = union(part, Lasting(r))
+			part = union(part, Lasting(r, b))
 		}
 		want.Addrs = append(want.Addrs, part.Addrs...)
 		want.Routes = append(want.Routes, part.Routes...)

@@ -49,6 +49,8 @@ func parse(t *testing.T, items ...string) host.Attachment {
 		r := host.LinkRoute{Dst: p, Table: topology.MainTable}
 		for i := 1; i+1 < len(w); i += 2 {
 			switch w[i] {
+			case "src":
+				r.Src = netip.MustParseAddr(w[i+1])
 			case "via":
 				r.Via = netip.MustParseAddr(w[i+1])
 			case "hop":
@@ -134,6 +136,24 @@ func TestVirtualAddress(t *testing.T) {
 	}
 	if got := TakeOver(host.Attachment{}, now, with, true); !reflect.DeepEqual(got, with) {
 		t.Errorf("of what is still there it takes %+v", got)
+	}
+	// A bridge that was down keeps its IPv4 addresses, not its routes.
+	vip := parse(t, append(host4[:2:2], "10.0.0.9/32", "default4 via 10.0.0.1 src 10.0.0.9")...)
+	held := TakeOver(host.Attachment{}, vip, parse(t, host4...), false)
+	for what, c := range map[string][2][]string{
+		"that is still there": {{"10.0.0.3/24", "10.0.0.5/32", "10.0.0.9/32"}, {"10.0.0.3/24", "10.0.0.5/32", "10.0.0.9/32", "default4 via 10.0.0.1 src 10.0.0.9"}},
+		"that is gone":        {nil, {"10.0.0.3/24", "10.0.0.5/32", "default4 via 10.0.0.1"}},
+	} {
+		got, want := TakeOver(host.Attachment{}, parse(t, c[0]...), held, true), parse(t, c[1]...)
+		if missing, more := Without(want, got), Without(got, want); len(missing.Addrs)+len(missing.Routes)+len(more.Addrs)+len(more.Routes) > 0 {
+			t.Errorf("with a route from an address %s it lacks %+v and has %+v in addition", what, missing, more)
+		}
+	}
+	// An address that a client leases on the bridge is the host's.
+	lease := parse(t, append(host4, "10.0.0.7/32")...)
+	lease.Addrs[2].Leased = true
+	if got := TakeOver(host.Attachment{}, lease, parse(t, host4...), false); got.Addrs[2].Virtual {
+		t.Errorf("leased is %+v", got.Addrs[2])
 	}
 	if got := TakeOver(host.Attachment{}, own, with, false); !reflect.DeepEqual(got, rec) {
 		t.Errorf("without it the bridge is to have %+v", got)

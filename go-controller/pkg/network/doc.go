@@ -13,7 +13,8 @@
 //     gateway it gets a gateway router. Nothing is planned for what is unknown.
 //   - No two nodes are ever assigned overlapping subnets or the same join address; if
 //     claims collide, the older node keeps its claim. Nor are those of a node that is gone, as long as
-//     its rows exist: OVN could deliver what is for one node to the other.
+//     its rows exist, unless a node of the same name has come back: OVN could deliver what is for one
+//     node to the other.
 //
 // Caller: network/master, the glue that reads nodes and applies rows.
 package network

@@ -216,7 +216,7 @@ func (g *Gateway) ensureBridge(ctx context.Context, a *attached, have *ovs.Bridg
 	if err != nil || !wasDown {
 		return want, err
 	}
-	a.missing = gateway.Lasting(want) // it may have gone down after its routes were read
+	a.missing = gateway.Lasting(want, host.Attachment{}) // it may have gone down after its routes were read
 	if rec.Link == 0 {
 		return want, nil
 	}
@@ -284,7 +284,7 @@ func (g *Gateway) planAttachment(a *attached, rec *gateway.Record) (host.Attachm
 		return host.Attachment{}, err
 	}
 	rec.Uplink, rec.Host = a.uplink, want
-	a.missing = gateway.Lasting(rec.Host)
+	a.missing = gateway.Lasting(rec.Host, onBridge)
 	if !lost && !flaps && len(onUplink.Addrs)+len(onUplink.Routes) == 0 {
 		// Nothing moves. If the bridge loses something later in this pass, somebody has
 		// deleted it, and it must not be restored.
