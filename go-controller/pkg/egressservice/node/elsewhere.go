@@ -37,7 +37,7 @@ func (c *Controller) keepIn(ctx context.Context, s egressservice.Service) error 
 	return nil
 }
 
-// keep makes the pods of an EgressService that are kept in these ones.
+// keep writes the rules that keep these pods of an EgressService from leaving by this node.
 func (c *Controller) keep(ctx context.Context, s egressservice.Service, pods []netip.Addr) error {
 	c.mu.Lock()
 	same := slices.Equal(pods, c.elsewhere[s.Key])
