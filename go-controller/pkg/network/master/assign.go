@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
@@ -69,6 +70,7 @@ func (c *Controller) claims(nodes []*corev1.Node) []network.Claim {
 	}
 	maps.DeleteFunc(c.assumed, func(_ string, a assumption) bool { return !present[a.uid] })
 	maps.DeleteFunc(c.reported, func(uid types.UID, _ [3]string) bool { return !present[uid] })
+	maps.DeleteFunc(c.patched, func(uid types.UID, _ patched) bool { return !present[uid] })
 	return claims
 }
 
@@ -120,11 +122,16 @@ func (c *Controller) patch(ctx context.Context, n *corev1.Node, a network.Assign
 	if upToDate(n, want) {
 		return nil
 	}
+	// The key is often reconciled again before the informer shows the annotations.
+	if last := c.patched[n.UID]; last.on == n && maps.EqualFunc(last.annotations, want, ptr.Equal[string]) {
+		return nil
+	}
 	// Assumed before it is written: a patch that failed may have been applied.
 	c.assumed[n.Name] = assumption{uid: n.UID, subnets: a.Subnets, join: a.Join}
 	if err := kube.PatchNode(ctx, c.Client, n, kube.Metadata{Annotations: want, Unseen: &c.unseen}); err != nil {
 		return err
 	}
+	c.patched[n.UID] = patched{n, want}
 	klog.V(2).InfoS("Assigned node", "node", n.Name, "subnets", a.Subnets, "join", a.Join)
 	for _, why := range a.Refused {
 		c.Recorder.Event(n, corev1.EventTypeWarning, "AddressRefused", why)

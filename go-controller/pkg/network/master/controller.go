@@ -70,6 +70,8 @@ type Controller struct {
 	reported map[types.UID][3]string
 	// unseen are the nodes whose annotations were written.
 	unseen kube.Unseen
+	// patched are the last annotations written, by node.
+	patched map[types.UID]patched
 
 	mu       sync.Mutex
 	assigned map[string]network.Assignment // the latest; nil before the first
@@ -90,6 +92,12 @@ type assumption struct {
 	subnets, join []netip.Prefix
 }
 
+// patched are annotations that were written to a node, and the state of the node that they were based on.
+type patched struct {
+	on          *corev1.Node
+	annotations map[string]*string
+}
+
 // New returns the controller. The caller starts the informers.
 func New(d Deps) (*Controller, error) {
 	if d.Refusal == nil {
@@ -100,7 +108,7 @@ func New(d Deps) (*Controller, error) {
 		return nil, err
 	}
 	c := &Controller{Deps: d, nodes: d.Nodes.Lister(), decoded: decoded, written: d.Written.Lister(), assumed: map[string]assumption{}, reported: map[types.UID][3]string{},
-		conditions: map[string]setCondition{}}
+		patched: map[types.UID]patched{}, conditions: map[string]setCondition{}}
 	c.queue = queue.New("network", c.reconcile)
 	if err := c.queue.Watch(d.Nodes.Informer(), nodeKeys); err != nil {
 		return nil, err

@@ -4,6 +4,9 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 )
@@ -18,4 +21,47 @@ func TestUndoneUnseen(t *testing.T) {
 	c.faults.UndoUnseen(c.cs, "nodes", kube.AnnotationNodeSubnets)
 	c.start(config("10.244.0.0/16"))
 	c.wait("the assignment", func() bool { return c.annotation("n1", kube.AnnotationNodeSubnets) != "" })
+}
+
+// TestAssignedOnceUntilSeen: the cluster's key is reconciled again before the informer shows the
+// assignment, and once more after it has shown that somebody removed it.
+func TestAssignedOnceUntilSeen(t *testing.T) {
+	c := newCluster(t)
+	c.addNode("n1", 1)
+	nodes := kube.NewInformers(c.cs).Core().V1().Nodes()
+	show := func() {
+		n := c.nodes()[0]
+		if err := nodes.Informer().GetIndexer().Add(&n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctl, err := New(Deps{
+		Client: c.cs, Nodes: nodes, Written: nodes, Decide: func(types.UID, map[string]*string) {}, Writer: c.nb, Recorder: c.events,
+		Config: config("10.244.0.0/16"),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reconcile := func(want int) {
+		t.Helper()
+		for range 3 {
+			if err := ctl.reconcileCluster(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := c.patches("n1"); got != want {
+			t.Errorf("patched %d times, want %d", got, want)
+		}
+	}
+	show()
+	before := c.nodes()[0]
+	reconcile(1)
+	show()
+	reconcile(1)
+	before.ResourceVersion = c.nodes()[0].ResourceVersion
+	if _, err := c.cs.CoreV1().Nodes().Update(t.Context(), &before, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	show()
+	reconcile(2)
 }
