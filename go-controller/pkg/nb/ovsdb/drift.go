@@ -61,21 +61,28 @@ func (d *drift) subscribe(f func(nb.Owner)) {
 func (d *drift) expect(b *part) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	next := map[rowID][]uint64{}
 	for _, g := range b.plan.gone {
 		d.removed[g.uuid] = true
 		o, _, _ := g.table.ownerOf(g.row)
-		id := rowID{g.table.Name, o, g.id}
-		if d.written[id] != nil {
-			d.written[id] = append(d.written[id], deleted)
+		if id := (rowID{g.table.Name, o, g.id}); d.written[id] != nil {
+			next[id] = append(next[id], deleted)
 		}
 	}
 	for _, w := range b.changed {
 		id := rowID{w.table.Name, w.owner, w.row.ID}
-		states, state := d.written[id], w.table.digest(structOf(w.model), w.ids)
-		if n := len(states); n == 0 || states[n-1] != state { // a retry of what the server has refused
-			d.written[id] = append(states, state)
+		next[id] = append(next[id], w.table.digest(structOf(w.model), w.ids))
+	}
+	for id, states := range next {
+		if before := d.written[id]; !hasSuffix(before, states) { // a retry of what the server has refused
+			d.written[id] = append(before, states...)
 		}
 	}
+}
+
+func hasSuffix(states, suffix []uint64) bool {
+	n := len(states) - len(suffix)
+	return n >= 0 && slices.Equal(states[n:], suffix)
 }
 
 // update records that the rows of an owner are as wanted. hasRows tells whether it has any,

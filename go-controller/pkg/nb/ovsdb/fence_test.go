@@ -39,20 +39,28 @@ func TestMain(m *testing.M) {
 }
 
 // election holds the name of the leader.
-type election struct{ leader atomic.Value }
+type election struct {
+	leader  atomic.Value
+	refused atomic.Pointer[context.CancelFunc] // called when somebody who does not lead is refused
+}
 
 func (e *election) fence(name string) *ovsdb.Fence {
 	return &ovsdb.Fence{Writer: name, Confirm: func(context.Context) error {
 		if l := e.leader.Load(); l != name {
+			if f := e.refused.Load(); f != nil {
+				(*f)()
+			}
 			return fmt.Errorf("%v leads, not %s", l, name)
 		}
 		return nil
 	}}
 }
 
-func soon(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+// untilRefused returns a context that ends when somebody is refused: clients try again until their context ends.
+func (e *election) untilRefused(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
+	e.refused.Store(&cancel)
 	return ctx
 }
 
@@ -71,13 +79,13 @@ func TestFormerWriterIsRefused(t *testing.T) {
 			e.leader.Store("b")
 			b := connect(t, ovsdb.Config{Address: s.Socket(), Fence: e.fence("b")})
 			records := s.Records()
-			if _, err := a.Apply(soon(t), network, []nb.Row{router("late")}); err == nil || !strings.Contains(err.Error(), "b leads, not a") {
+			if _, err := a.Apply(e.untilRefused(t), network, []nb.Row{router("late")}); err == nil || !strings.Contains(err.Error(), "b leads, not a") {
 				t.Errorf("late Apply: %v", err)
 			}
-			if err := a.SetGlobal(soon(t), "late", map[string]string{"late": "true"}); err == nil {
+			if err := a.SetGlobal(e.untilRefused(t), "late", map[string]string{"late": "true"}); err == nil {
 				t.Error("late SetGlobal went through")
 			}
-			if _, err := a.Bump(soon(t), 0); err == nil {
+			if _, err := a.Bump(e.untilRefused(t), 0); err == nil {
 				t.Error("late Bump went through")
 			}
 			if n := s.Records(); n != records {
