@@ -136,8 +136,12 @@ func Plan(seed uint64, number int, cluster Cluster) []Step {
 }
 
 // together reports whether two faults can be combined: a process that is gone cannot be stopped,
-// and on a node without power nothing can be done. Two processes may be killed on the same node.
+// and on a node without power nothing can be done. Two processes may be killed on the same node. Two nodes are
+// partitioned from each other only once.
 func together(a, b Fault) bool {
+	if a.Kind == Partition && b.Kind == Partition && a.Target == b.Node && b.Target == a.Node {
+		return false
+	}
 	if a.Kind == Leader || b.Kind == Leader { // the leader may be on any node
 		return a.Kind == b.Kind && a != b
 	}

@@ -107,3 +107,20 @@ func TestPlanOfClusteredDatabases(t *testing.T) {
 		t.Errorf("drawn: %v", drawn)
 	}
 }
+
+func TestTogether(t *testing.T) {
+	partition := func(a, b string) Fault { return Fault{Kind: Partition, Node: a, Target: b} }
+	for _, c := range []struct {
+		a, b Fault
+		want bool
+	}{
+		{partition("control", "worker"), partition("worker", "control"), false}, // the same two nodes
+		{partition("control", "worker"), partition("worker2", "worker"), true},
+		{partition("control", "worker"), Fault{Kind: Power, Node: "worker"}, false}, // without power nothing can be done
+		{partition("control", "worker"), Fault{Kind: Power, Node: "worker2"}, true},
+	} {
+		if got := together(c.a, c.b); got != c.want {
+			t.Errorf("%s and %s: %t", c.a, c.b, got)
+		}
+	}
+}

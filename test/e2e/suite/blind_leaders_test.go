@@ -106,7 +106,7 @@ func (s *suite) blindWays() []blindWay {
 	return []blindWay{
 		{"switch stopped", fault(chaos.Stop, "switch")},
 		{"tunnel dropped", func(t *testing.T, node string) (func(context.Context) error, error) {
-			return c.drops("netdev", node, uplinkDrops("udp dport 6081"))(t.Context())
+			return c.drops(node, uplinkDrops("udp dport 6081"))(t.Context())
 		}},
 		{"uplink down", fault(chaos.LinkDown, "")},
 		{"processors starved", s.starve},

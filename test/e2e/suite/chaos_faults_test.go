@@ -58,7 +58,7 @@ func (c *chaosTest) beginOne(t *testing.T, f chaos.Fault) (undo func(context.Con
 	case chaos.Kill, chaos.Stop, chaos.CutOff:
 		p := c.processAt(f)
 		if f.Kind == chaos.CutOff {
-			return c.drops("inet", f.Node, cutOffRules(p))(ctx)
+			return c.drops(f.Node, cutOffRules(p))(ctx)
 		}
 		pid, err := c.pid(ctx, p)
 		if err != nil {
@@ -72,7 +72,7 @@ func (c *chaosTest) beginOne(t *testing.T, f chaos.Fault) (undo func(context.Con
 		return func(ctx context.Context) error { return exec(ctx, f.Node, "ip", "link", "set", "eth0", "up") },
 			exec(ctx, f.Node, "ip", "link", "set", "eth0", "down")
 	case chaos.Loss:
-		return c.drops("netdev", f.Node, uplinkDrops("numgen random mod 100 < "+strings.TrimSuffix(f.Target, "%")))(ctx)
+		return c.drops(f.Node, uplinkDrops("numgen random mod 100 < "+strings.TrimSuffix(f.Target, "%")))(ctx)
 	case chaos.Partition:
 		return c.partition(ctx, f.Node, f.Target)
 	case chaos.Power:
@@ -124,21 +124,29 @@ done`,
 
 // uplinkDrops returns nft rules that drop matching packets which a node sends through its uplink.
 // The userspace switch sends through a socket, which comes before the egress hook of the device.
-func uplinkDrops(match string) string {
-	return `add table netdev e2e
-add chain netdev e2e out { type filter hook egress device "eth0" priority 0; }
-add rule netdev e2e out ` + match + ` counter drop`
+func uplinkDrops(match string) dropRules {
+	return dropRules{"netdev", `add chain netdev TABLE out { type filter hook egress device "eth0" priority 0; }
+add rule netdev TABLE out ` + match + ` counter drop`}
+}
+
+// dropRules are nft commands that add rules which count and drop, to a table of a family that they call TABLE.
+type dropRules struct{ family, commands string }
+
+// in returns the commands with the name of the table, preceded by the one that adds it.
+func (d dropRules) in(table string) string {
+	return strings.ReplaceAll("add table "+d.family+" TABLE\n"+d.commands, "TABLE", table)
 }
 
 var dropped = regexp.MustCompile(`counter packets ([0-9]+)`)
 
 // drops adds rules to a table of their own on a node, and later deletes it: that fails if the rules
-// dropped nothing, since then there was no fault.
-func (c *chaosTest) drops(family, node, rules string) func(context.Context) (func(context.Context) error, error) {
+// dropped nothing, since then there was no fault. Two faults may drop at the same node at once.
+func (c *chaosTest) drops(node string, rules dropRules) func(context.Context) (func(context.Context) error, error) {
 	return func(ctx context.Context) (func(context.Context) error, error) {
-		_, err := c.Kin.Exec(ctx, node, "nft", rules)
+		table := fmt.Sprintf("e2e%d", c.tables.Add(1))
+		_, err := c.Kin.Exec(ctx, node, "nft", rules.in(table))
 		return func(ctx context.Context) error {
-			out, err := c.Kin.Exec(ctx, node, "sh", "-ec", fmt.Sprintf("nft list table %s e2e; nft delete table %[1]s e2e", family))
+			out, err := c.Kin.Exec(ctx, node, "sh", "-ec", fmt.Sprintf("nft list table %s %s; nft delete table %[1]s %[2]s", rules.family, table))
 			if err != nil {
 				return err
 			}
@@ -166,7 +174,7 @@ func (c *chaosTest) partition(ctx context.Context, a, b string) (func(context.Co
 		mac, err := c.Kin.Exec(ctx, from.to, "cat", "/sys/class/net/eth0/address")
 		if err == nil {
 			var one func(context.Context) error
-			one, err = c.drops("netdev", from.node, uplinkDrops("ether daddr "+strings.TrimSpace(mac)))(ctx)
+			one, err = c.drops(from.node, uplinkDrops("ether daddr "+strings.TrimSpace(mac)))(ctx)
 			undo = append(undo, one)
 		}
 		errs = append(errs, err)

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -47,6 +48,8 @@ type chaosTest struct {
 	// late reports whether the EgressIP that comes and goes exists.
 	late  bool
 	table strings.Builder
+	// tables is the number of nft tables that faults have used.
+	tables atomic.Int64
 }
 
 // chaos injects random faults of every kind while an EgressService, EgressIPs on two networks and

@@ -159,19 +159,18 @@ func (f *faultTest) stop(t *testing.T, p process) {
 
 // cutOff drops the TCP traffic between a process and its peers.
 func (f *faultTest) cutOff(t *testing.T, p process) {
-	f.forAWhile(t, p.node, faultCut, []string{"nft", cutOffRules(p)}, []string{"nft", "delete table inet e2e"})
+	f.forAWhile(t, p.node, faultCut, []string{"nft", cutOffRules(p).in("e2e")}, []string{"nft", "delete table inet e2e"})
 	f.atWork(t, p)
 }
 
 // cutOffRules returns the nft rules that cut a process off, with a counter of drops.
-func cutOffRules(p process) string {
-	return fmt.Sprintf(`add table inet e2e
-add chain inet e2e in { type filter hook input priority -300; }
-add rule inet e2e in tcp dport %[1]s counter drop
-add rule inet e2e in tcp sport %[1]s counter drop
-add chain inet e2e out { type filter hook output priority -300; }
-add rule inet e2e out tcp dport %[1]s counter drop
-add rule inet e2e out tcp sport %[1]s counter drop`, p.cut)
+func cutOffRules(p process) dropRules {
+	return dropRules{"inet", fmt.Sprintf(`add chain inet TABLE in { type filter hook input priority -300; }
+add rule inet TABLE in tcp dport %[1]s counter drop
+add rule inet TABLE in tcp sport %[1]s counter drop
+add chain inet TABLE out { type filter hook output priority -300; }
+add rule inet TABLE out tcp dport %[1]s counter drop
+add rule inet TABLE out tcp sport %[1]s counter drop`, p.cut)}
 }
 
 // forAWhile does something on a node and undoes it after a while, whatever happens.
