@@ -83,6 +83,9 @@ var written = map[string]func(line string) string{
 	},
 }
 
+// alwaysThere are the sections that have something on every node of a cluster; "ip6tables" is empty if it is of IPv4 only.
+var alwaysThere = []string{"iptables", "rules", "routes", "addresses", "flows", "ports", "external_ids"}
+
 // rule leaves out counters and comments, and the chains of the host-port plugin.
 func rule(line string) string {
 	if strings.HasPrefix(line, "#") || strings.Contains(line, "CNI-HOSTPORT") {
@@ -100,7 +103,11 @@ func (l *Lab) State(ctx context.Context, nodes ...string) (State, error) {
 	reads := []func() (State, error){
 		func() (State, error) {
 			dump, err := l.Kin.Exec(ctx, ControlPlane, "ovsdb-client", "--no-leader-only", "--format=list", "dump", "unix:/run/ovn/ovnnb_db.sock", "OVN_Northbound")
-			return northbound(dump), err
+			if err != nil {
+				return nil, err
+			}
+			state := northbound(dump)
+			return state, whole(state)
 		},
 		func() (State, error) { return l.nodeObjects(ctx) },
 	}
@@ -146,6 +153,11 @@ func (l *Lab) nodeState(ctx context.Context, node string) (State, error) {
 			slices.Sort(chosen)
 		}
 		state[place] = strings.Join(chosen, "\n")
+	}
+	for _, title := range alwaysThere {
+		if place := node + ": " + title; state[place] == "" { // two states without it would be equal
+			return nil, fmt.Errorf("nothing was read of %s", place)
+		}
 	}
 	return state, nil
 }
@@ -212,6 +224,16 @@ func northbound(dump string) State {
 	}
 	flush()
 	return state
+}
+
+// whole returns an error if a state of the northbound database lacks what is in that of every cluster.
+func whole(northbound State) error {
+	for _, table := range []string{"Logical_Router", "Logical_Switch", "Logical_Router_Policy"} {
+		if northbound["northbound "+table] == "" {
+			return fmt.Errorf("no %s was read", table)
+		}
+	}
+	return nil
 }
 
 var uuids = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)

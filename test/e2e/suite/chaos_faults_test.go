@@ -78,9 +78,7 @@ func (c *chaosTest) beginOne(t *testing.T, f chaos.Fault) (undo func(context.Con
 	case chaos.Power:
 		return func(ctx context.Context) error { return c.Kin.Node(ctx, "start", f.Node) }, c.Kin.Node(ctx, "kill", f.Node)
 	case chaos.APIServer:
-		start := service("start", "kube-apiserver")
-		// It is away until it answers again, which takes it seconds.
-		return func(ctx context.Context) error { return errors.Join(start(ctx), c.serves(ctx)) }, service("stop", "kube-apiserver")(ctx)
+		return service("start", "kube-apiserver"), service("stop", "kube-apiserver")(ctx)
 	case chaos.Disk:
 		// Only the test's own small disk, never the machine's.
 		return func(ctx context.Context) error { return exec(ctx, f.Node, "rm", "/var/lib/ovn/full") },
@@ -95,13 +93,6 @@ if dd if=/dev/zero of=/var/lib/ovn/full bs=4k count=4096 2>/dev/null; then exit 
 		return nil, nil
 	}
 	return nil, fmt.Errorf("no fault of the kind %q", f.Kind)
-}
-
-// serves waits until the API server is ready.
-func (c *chaosTest) serves(ctx context.Context) error {
-	return lab.Until(ctx, chaosReady, "the API server to be ready", func(ctx context.Context) error {
-		return c.Kube.CoreV1().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
-	})
 }
 
 // flushes are commands that delete what ovnkube has in a node's kernel, by kind.

@@ -159,14 +159,16 @@ func (c *chaosTest) step(t *testing.T, step chaos.Step) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lasted := longest(step)
 	for _, f := range step.Faults {
 		if f.Kind == chaos.Power {
 			c.comesBack(t, f.Node, begun.Add(f.For))
-			lasted = time.Since(begun)
 		}
 	}
-	over := time.Now()
+	// An API server that was away or killed takes seconds to start, which is not the product's time.
+	if err := c.serves(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	over, lasted := time.Now(), time.Since(begun)
 	limit := chaosRecovers + extra(step)
 	if step.Change {
 		if err := <-changed; err != nil {
@@ -218,6 +220,13 @@ func (c *chaosTest) step(t *testing.T, step chaos.Step) {
 	c.inspect(t)
 }
 
+// serves waits until the API server is ready.
+func (c *chaosTest) serves(ctx context.Context) error {
+	return lab.Until(ctx, chaosReady, "the API server to be ready", func(ctx context.Context) error {
+		return c.Kube.CoreV1().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
+	})
+}
+
 // took returns how long a condition that now holds took since the given time, and since all nodes
 // have been ready again, and fails the test if it took longer than the limit: nodes that Kubernetes
 // considers not ready, because kubelets could not reach the API server, get no egress addresses.
@@ -249,14 +258,6 @@ func extra(step chaos.Step) time.Duration {
 		return lostPatience
 	}
 	return 0
-}
-
-// longest returns how long the longest fault of a step lasts.
-func longest(step chaos.Step) (d time.Duration) {
-	for _, f := range step.Faults {
-		d = max(d, f.For)
-	}
-	return d
 }
 
 // change creates or deletes the EgressIP that comes and goes, once the API server accepts it.
