@@ -113,6 +113,9 @@ func kindsFor(c Cluster) []Kind {
 	return append(slices.Clone(kinds), Leader, Leader)
 }
 
+// silence is how long a connection may carry nothing: OVN's databases and their clients probe each other every five seconds.
+const silence = 6 * time.Second
+
 // Plan draws steps. The first steps are the same for any number.
 func Plan(seed uint64, number int, cluster Cluster) []Step {
 	steps := make([]Step, number)
@@ -176,6 +179,7 @@ func draw(random *rand.Rand, c Cluster) Fault {
 		process(false)
 	case CutOff:
 		process(true)
+		f.For = max(f.For, silence)
 	case LinkDown:
 	case Loss:
 		f.Target = fmt.Sprintf("%d%%", 5+random.IntN(46))

@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+	"time"
 )
 
 var cluster = Cluster{
@@ -60,6 +61,8 @@ func TestPlanIsPossible(t *testing.T) {
 				t.Errorf("%s: it runs elsewhere", s)
 			case f.Kind == CutOff && f.Target != "master" && f.Target != "node":
 				t.Errorf("%s: it does not talk by TCP", s)
+			case f.Kind == CutOff && f.For < 6*time.Second:
+				t.Errorf("%s: connections may carry nothing for so long anyway", s)
 			case f.Kind == Power && f.Node == "control":
 				t.Errorf("%s: the databases would be lost", s)
 			case f.Kind == Partition && f.Node == f.Target:
