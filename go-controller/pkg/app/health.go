@@ -75,7 +75,7 @@ func (m *master) health() (*health.Tracker, error) {
 // calls this.
 func (m *master) progress() *sb.Barrier {
 	if m.barrier == nil {
-		m.barrier = sb.NewBarrier(databaseConfig(m.env.Config.OVNSouth), m.writer.Bump)
+		m.barrier = sb.NewBarrier(databaseConfig(m.env.Config.OVNSouth), m.writer)
 		m.runners["barrier"] = m.barrier
 	}
 	return m.barrier

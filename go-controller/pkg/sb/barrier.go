@@ -30,11 +30,22 @@ type private struct {
 	Done int    `ovsdb:"nb_cfg"`
 }
 
+// Counter is nb_cfg of the northbound database. beyond is the highest value that a chassis has reported.
+type Counter interface {
+	// Bump returns a value that covers everything written before. It raises nb_cfg unless the last transaction has.
+	Bump(ctx context.Context, beyond int) (int, error)
+	// Incremented returns a value that covers all rows written before of the kinds whose transactions raise nb_cfg
+	// themselves; ok is false if none is known.
+	Incremented(beyond int) (value int, ok bool)
+	// Count returns the present value.
+	Count(ctx context.Context) (int, error)
+}
+
 // Barrier tells when an ovn-controller has applied what was written to the northbound database. Each chassis is
 // waited for separately: a dead one delays nobody else. It is safe for concurrent use; Run has to be running.
 type Barrier struct {
 	southbound nbovsdb.Config
-	bump       func(ctx context.Context, beyond int) (int, error)
+	counter    Counter
 
 	requested chan struct{} // holds one value while somebody waits for a raise
 	confirmed chan struct{} // closed when the initial progress of the chassis is known
@@ -62,11 +73,11 @@ type raise struct {
 	target int
 }
 
-// NewBarrier returns a barrier. bump raises nb_cfg of the northbound database, to a value above beyond.
-func NewBarrier(southbound nbovsdb.Config, bump func(ctx context.Context, beyond int) (int, error)) *Barrier {
+// NewBarrier returns a barrier.
+func NewBarrier(southbound nbovsdb.Config, counter Counter) *Barrier {
 	return &Barrier{
 		southbound: southbound,
-		bump:       bump,
+		counter:    counter,
 		requested:  make(chan struct{}, 1),
 		confirmed:  make(chan struct{}),
 		progress:   map[string]*reached{},
@@ -82,11 +93,31 @@ func (b *Barrier) Wait(ctx context.Context, chassis string) error { return b.Wri
 // northbound database before the call of Written. It may be called for several chassis, and again after its ctx has ended:
 // changes that take longer to apply than one call waits are found by a later one.
 func (b *Barrier) Written() func(ctx context.Context, chassis string) error {
-	first := b.request()
+	return b.after(b.request())
+}
+
+// Counted is like Written, but only for rows of the kinds whose transactions raise nb_cfg themselves: waiting for them
+// does not make ovn-northd and all chassis report once more.
+func (b *Barrier) Counted() func(ctx context.Context, chassis string) error {
+	value, ok := b.counter.Incremented(b.farthest())
+	if !ok {
+		return b.Written()
+	}
+	r := &raise{sent: make(chan struct{}), target: value}
+	close(r.sent)
+	return b.after(r)
+}
+
+// after returns a function that waits until a chassis has reached the target of first.
+func (b *Barrier) after(first *raise) func(ctx context.Context, chassis string) error {
 	return func(ctx context.Context, chassis string) error {
 		later := first
 		if done, _ := b.of(chassis); !first.reached(done) && first.isSent() {
-			later = b.request() // no chassis reaches the target if the databases were replaced by empty ones
+			// No chassis reaches the target if the databases were replaced by empty ones. Another request
+			// in any case would take one more pass of ovn-northd, which may be what takes so long.
+			if count, err := b.counter.Count(ctx); err == nil && count < first.target {
+				later = b.request()
+			}
 		}
 		for {
 			done, changed := b.of(chassis)
@@ -176,7 +207,7 @@ func (b *Barrier) raise(ctx context.Context) {
 	b.next = &raise{sent: make(chan struct{})}
 	b.mu.Unlock()
 	for ctx.Err() == nil {
-		target, err := b.bump(ctx, b.farthest())
+		target, err := b.counter.Bump(ctx, b.farthest())
 		if err == nil {
 			r.target = target
 			close(r.sent)

@@ -10,9 +10,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
 	nbovsdb "github.com/ovnkube/ovnkube/go-controller/pkg/nb/ovsdb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/ovsdbtest"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
 // barrierLab is a barrier between real databases; the test plays the roles of northd and the ovn-controllers.
@@ -20,9 +23,18 @@ type barrierLab struct {
 	t      *testing.T
 	nb, sb *ovsdbtest.Server
 	*Barrier
+	*nbovsdb.Writer
 
 	mu    sync.Mutex
 	bumps int
+}
+
+// Bump implements Counter.
+func (l *barrierLab) Bump(ctx context.Context, beyond int) (int, error) {
+	l.mu.Lock()
+	l.bumps++
+	l.mu.Unlock()
+	return l.Writer.Bump(ctx, beyond)
 }
 
 func newBarrierLab(t *testing.T, chassis ...string) *barrierLab {
@@ -36,13 +48,8 @@ func newBarrierLab(t *testing.T, chassis ...string) *barrierLab {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
-	writer := nbovsdb.NewWriter(client)
-	l.Barrier = NewBarrier(nbovsdb.Config{Address: l.sb.Socket()}, func(ctx context.Context, beyond int) (int, error) {
-		l.mu.Lock()
-		l.bumps++
-		l.mu.Unlock()
-		return writer.Bump(ctx, beyond)
-	})
+	l.Writer = nbovsdb.NewWriter(client)
+	l.Barrier = NewBarrier(nbovsdb.Config{Address: l.sb.Socket()}, l)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- l.Run(ctx) }()
@@ -244,6 +251,77 @@ func TestWrittenToLostDatabases(t *testing.T) {
 	l.passesWith("c1", "the new databases", done)
 	if got := l.cfg(); got >= 3 {
 		t.Errorf("nb_cfg is %d", got)
+	}
+}
+
+// TestContinuedWithoutAnIncrement: a wait that is continued does not make ovn-northd and the chassis report again.
+func TestContinuedWithoutAnIncrement(t *testing.T) {
+	l := newBarrierLab(t, "c1")
+	written := l.inVain("c1")
+	l.raised(1)
+	eventually.Succeeds(t, "the target to be known", func() error {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.bumps == 0 {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	for range 3 {
+		limited, cancel := context.WithTimeout(t.Context(), 10*pace)
+		if err := written(limited, "c1"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("nothing is confirmed: %v", err)
+		}
+		cancel()
+	}
+	if got := l.cfg(); got != 1 {
+		t.Errorf("nb_cfg is %d", got)
+	}
+	l.confirm("c1", 1)
+	if err := written(t.Context(), "c1"); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestCounted: waiting for rows that increment nb_cfg themselves increments nothing, also if other rows were written
+// afterwards and another chassis has already confirmed the value.
+func TestCounted(t *testing.T) {
+	l := newBarrierLab(t, "fast", "slow")
+	l.nb.Nbctl("init")
+	l.nb.Nbctl("lr-add", "gr")
+	l.passesWith("fast", "the first increment, which tells the counter from one of another database", l.wait(t.Context(), "fast"))
+	write := func(id string, priority int) {
+		t.Helper()
+		rows := []nb.Row{{
+			ID: id, Parent: nb.Parent{Table: nbdb.LogicalRouterTable, Name: "gr"},
+			Model: &nbdb.LogicalRouterPolicy{Priority: priority, Match: "1", Action: nbdb.LogicalRouterPolicyActionDrop},
+		}}
+		if _, err := l.Apply(t.Context(), nb.Owner{Feature: "f", Object: id}, rows); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := l.cfg()
+	write("a", topology.PriorityEgressIP)
+	write("b", 1)
+	value := l.cfg()
+	if value != before+1 {
+		t.Errorf("nb_cfg is %d after %d", value, before)
+	}
+	l.confirm("fast", value)
+	eventually.True(t, "the fast one to be seen", func() bool { done, _ := l.of("fast"); return done == value })
+	counted := l.Counted()
+	if err := counted(over(t), "slow"); !errors.Is(err, context.Canceled) {
+		t.Errorf("the slow one has confirmed nothing: %v", err)
+	}
+	if got := l.cfg(); got != value {
+		t.Fatalf("nb_cfg is %d, was %d", got, value)
+	}
+	l.confirm("slow", value)
+	if err := counted(t.Context(), "slow"); err != nil {
+		t.Error(err)
+	}
+	if got := l.cfg(); got != value {
+		t.Errorf("nb_cfg is %d, was %d", got, value)
 	}
 }
 

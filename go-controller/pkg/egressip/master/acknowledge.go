@@ -104,22 +104,22 @@ func (c *Controller) applies(node string, does bool) {
 	}
 }
 
-// othersAnswer reports whether the chassis of any node other than but answers.
-func (c *Controller) othersAnswer(ctx context.Context, but string) bool {
+// othersAnswer reports whether the chassis of any other node has applied what a wait is for.
+func (c *Controller) othersAnswer(ctx context.Context, at awaited) bool {
 	nodes, err := c.deps.Nodes.Lister().List(labels.Everything())
 	if err != nil {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, otherChassisTimeout)
 	defer cancel()
-	answers, queried, applied := make(chan error, maxOtherChassis), 0, c.deps.Barrier.Written()
+	answers, queried := make(chan error, maxOtherChassis), 0
 	for _, n := range nodes {
 		chassis := n.Annotations[kube.AnnotationChassisID]
-		if n.Name == but || chassis == "" || queried == maxOtherChassis || c.dead(n.Name) {
+		if n.Name == at.node || chassis == "" || queried == maxOtherChassis || c.dead(n.Name) {
 			continue
 		}
 		queried++
-		go func() { answers <- applied(ctx, chassis) }()
+		go func() { answers <- at.since.applied(ctx, chassis) }()
 	}
 	for range queried {
 		if <-answers == nil {

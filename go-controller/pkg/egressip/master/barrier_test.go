@@ -16,6 +16,8 @@ type barrier struct {
 	lag     time.Duration // that everything takes to be applied
 }
 
+func (b *barrier) Counted() func(ctx context.Context, chassis string) error { return b.Written() }
+
 func (b *barrier) Written() func(ctx context.Context, chassis string) error {
 	b.mu.Lock()
 	at := time.Now().Add(b.lag)

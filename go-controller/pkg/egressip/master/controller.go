@@ -50,6 +50,8 @@ type Barrier interface {
 	// Written returns a function that waits until a chassis has applied everything written before the
 	// call of Written. It may be called for several chassis, and again after its ctx has ended.
 	Written() func(ctx context.Context, chassis string) error
+	// Counted is like Written, but only for policies and translations of EgressIPs.
+	Counted() func(ctx context.Context, chassis string) error
 }
 
 // Writer writes rows and reports rows changed by others.

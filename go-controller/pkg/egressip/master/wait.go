@@ -29,7 +29,9 @@ type awaited struct {
 	self bool
 	// old: the previous flows must be flushed from its datapath, too.
 	old bool
-	// since is what to wait for; nil: everything written so far.
+	// all: not only policies and translations are waited for.
+	all bool
+	// since is what to wait for; nil: what has been written so far.
 	since *point
 }
 
@@ -56,7 +58,7 @@ func (c *Controller) await(w waiters, key, node string, r reached) {
 	if !ok {
 		return
 	}
-	at := awaited{node: node, self: r.own || r.portGone, old: r.flushed, since: since}
+	at := awaited{node: node, self: r.own || r.portGone, old: r.flushed, all: r.portGone, since: since}
 	w[at] = append(w[at], waiter{key, what, st, r})
 }
 
@@ -76,16 +78,21 @@ func (c *Controller) awaitPlan(w waiters, key string, st *podState, node string,
 // pods again, those of one chassis together.
 func (c *Controller) wait(w waiters) {
 	ctx := c.podStates.context()
-	var now *point
+	var all, counted *point
 	for at, waiters := range maps.Clone(w) {
 		if at.since != nil {
 			continue
 		}
-		if now == nil { // every request makes all chassis report
-			now = &point{c.deps.Barrier.Written()}
-		}
 		delete(w, at)
-		at.since = now
+		switch {
+		case at.all && all == nil: // every request makes all chassis report
+			all = &point{c.deps.Barrier.Written()}
+		case !at.all && counted == nil:
+			counted = &point{c.deps.Barrier.Counted()}
+		}
+		if at.since = counted; at.all {
+			at.since = all
+		}
 		w[at] = waiters
 	}
 	var cleaned []awaited
@@ -158,7 +165,7 @@ func (c *Controller) awaitApplied(ctx context.Context, at awaited) error {
 		c.podStates.waited(at.node, limit, err != nil && c.dead(at.node))
 	}
 	if c.deps.Acknowledge > 0 && !at.self && ctx.Err() == nil {
-		blamed := err != nil && !c.dead(at.node) && c.othersAnswer(ctx, at.node)
+		blamed := err != nil && !c.dead(at.node) && c.othersAnswer(ctx, at)
 		if blamed { // unless it was ovn-northd that took so long
 			extra, end := context.WithTimeout(ctx, otherChassisTimeout)
 			err = at.since.applied(extra, chassis)

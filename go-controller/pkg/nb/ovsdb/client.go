@@ -136,6 +136,16 @@ func (c *Client) current(ctx context.Context) (*session, error) {
 	}
 }
 
+// now returns the session; nil without a connection.
+func (c *Client) now() *session {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.session == nil || c.session.ctx.Err() != nil {
+		return nil
+	}
+	return c.session
+}
+
 // run opens sessions, one after another.
 func (c *Client) run() {
 	defer close(c.stopped)

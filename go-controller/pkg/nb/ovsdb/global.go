@@ -38,15 +38,15 @@ const noUUID = "00000000-0000-0000-0000-000000000000"
 // Bump increments nb_cfg and returns its new value. northd and every ovn-controller report
 // that value once they have processed everything that was written before. It writes nothing if the last
 // transaction has incremented nb_cfg along with its rows. The value is
-// greater than beyond: a newly created database starts counting from zero, while values
-// that an ovn-controller reported for the previous database still exist.
+// greater than beyond, which some ovn-controller has reported: a newly created database starts counting from zero, while
+// values reported for the previous database still exist. Only one that is known to be of the present one may be equal.
 func (w *Writer) Bump(ctx context.Context, beyond int) (int, error) {
 	for {
 		s, err := w.client.current(ctx)
 		if err != nil {
 			return 0, fmt.Errorf("raise nb_cfg: %w", err)
 		}
-		if value, ok := w.raised.take(s); ok && value > beyond {
+		if value, ok := w.raised.take(s, beyond, true); ok {
 			return value, nil
 		}
 		end := w.raised.begin(s, true)
@@ -54,9 +54,9 @@ func (w *Writer) Bump(ctx context.Context, beyond int) (int, error) {
 			Op: ovsdb.OperationUpdate, Table: nbdb.NBGlobalTable, Row: ovsdb.Row{"nb_cfg": beyond},
 			Where: []ovsdb.Condition{ovsdb.NewCondition("nb_cfg", ovsdb.ConditionLessThan, beyond)},
 		}}, incrementOperations()...))
-		value := incrementedTo(results, err)
+		value := readCounter(results, err)
 		end(value)
-		w.raised.take(s)
+		w.raised.take(s, beyond, true)
 		switch {
 		case errors.Is(err, errSession):
 			continue
@@ -65,24 +65,56 @@ func (w *Writer) Bump(ctx context.Context, beyond int) (int, error) {
 		case value == 0:
 			return 0, fmt.Errorf("raise nb_cfg: there is no NB_Global row")
 		}
+		w.raised.exceeds(s)
 		return value, nil
 	}
 }
 
-// incrementOperations returns the operations that increment nb_cfg and read the new value.
-func incrementOperations() []ovsdb.Operation {
-	// There is at most one row, but a condition is required.
-	where := []ovsdb.Condition{ovsdb.NewCondition("_uuid", ovsdb.ConditionNotEqual, wireUUID(noUUID))}
-	return []ovsdb.Operation{{
-		Op: ovsdb.OperationMutate, Table: nbdb.NBGlobalTable, Where: where,
-		Mutations: []ovsdb.Mutation{*ovsdb.NewMutation("nb_cfg", ovsdb.MutateOperationAdd, 1)},
-	}, {
-		Op: ovsdb.OperationSelect, Table: nbdb.NBGlobalTable, Where: where, Columns: []string{"nb_cfg"},
-	}}
+// Incremented returns a value of nb_cfg as Bump does, but writes nothing, and only covers rows of the kinds whose transactions increment
+// it (table.Awaited). ok is false if none is known; then Bump returns one.
+func (w *Writer) Incremented(beyond int) (value int, ok bool) {
+	s := w.client.now()
+	if s == nil {
+		return 0, false
+	}
+	return w.raised.take(s, beyond, false)
 }
 
-// incrementedTo returns the value that the last of the results of a transaction has read; 0 if the transaction failed, or there is no row.
-func incrementedTo(results []ovsdb.OperationResult, err error) int {
+// Count returns the present value of nb_cfg. It is lower than one that Bump returned if the content of the database was
+// replaced since.
+func (w *Writer) Count(ctx context.Context) (int, error) {
+	s, err := w.client.current(ctx)
+	if err == nil {
+		var results []ovsdb.OperationResult
+		if results, err = s.transact(w.client.cfg.TransactTimeout, []ovsdb.Operation{readOperation()}); err == nil {
+			value := readCounter(results, nil)
+			w.raised.found(s, value)
+			return value, nil
+		}
+	}
+	return 0, fmt.Errorf("read nb_cfg: %w", err)
+}
+
+// incrementOperations returns the operations that increment nb_cfg and read the new value.
+func incrementOperations() []ovsdb.Operation {
+	return []ovsdb.Operation{{
+		Op: ovsdb.OperationMutate, Table: nbdb.NBGlobalTable, Where: whereGlobal(),
+		Mutations: []ovsdb.Mutation{*ovsdb.NewMutation("nb_cfg", ovsdb.MutateOperationAdd, 1)},
+	}, readOperation()}
+}
+
+// readOperation reads nb_cfg.
+func readOperation() ovsdb.Operation {
+	return ovsdb.Operation{Op: ovsdb.OperationSelect, Table: nbdb.NBGlobalTable, Where: whereGlobal(), Columns: []string{"nb_cfg"}}
+}
+
+// whereGlobal chooses the row of NB_Global: there is at most one, but a condition is required.
+func whereGlobal() []ovsdb.Condition {
+	return []ovsdb.Condition{ovsdb.NewCondition("_uuid", ovsdb.ConditionNotEqual, wireUUID(noUUID))}
+}
+
+// readCounter returns the value that the last of the results of a transaction has read; 0 if the transaction failed, or there is no row.
+func readCounter(results []ovsdb.OperationResult, err error) int {
 	if err != nil || len(results) == 0 {
 		return 0
 	}

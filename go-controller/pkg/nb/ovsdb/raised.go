@@ -9,7 +9,8 @@ type raised struct {
 	mu       sync.Mutex
 	session  *session // that value is from
 	value    int
-	complete bool // no other transaction may have been committed after value
+	complete bool     // no other transaction may have been committed after value
+	compared *session // in which a value was greater than what chassis had reported
 	// sent is how many transactions without an increment were sent so far, and inFlight those without a result.
 	sent     uint64
 	inFlight int
@@ -40,18 +41,40 @@ func (r *raised) begin(s *session, increments bool) (end func(value int)) {
 			return
 		}
 		if r.session != s || value <= before || value > r.value { // of two in flight, the one with the higher value counts
+			if r.session == s && value <= before {
+				r.compared = nil // the counter began anew
+			}
 			r.session, r.value = s, value
 		}
 		r.complete = alone && sent == r.sent
 	}
 }
 
-// take returns the value of nb_cfg if it covers every transaction that has a result; ok is false if some may be later. A value is returned
-// once: whoever asks again may wait in vain for it.
-func (r *raised) take(s *session) (value int, ok bool) {
+// take returns the value of nb_cfg if it covers every transaction with rows that somebody waits for, or, with all, every
+// one that has a result; ok is false if some may be later. With all, it returns a value once, since others may write as well. Chassis have
+// reported values up to beyond: those of a database that was lost may be greater than ours.
+func (r *raised) take(s *session, beyond int, all bool) (value int, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	ok = r.complete && r.session == s
-	r.complete = false
+	ok = r.session == s && (r.complete || !all) && (r.value > beyond || r.value == beyond && r.compared == s)
+	if all {
+		r.complete = false
+	}
 	return r.value, ok
+}
+
+// exceeds records that the value is greater than what chassis had reported when the session began.
+func (r *raised) exceeds(s *session) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.compared = s
+}
+
+// found records which value the database has: if somebody has replaced its content, it counts from there.
+func (r *raised) found(s *session, value int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.session == s && value < r.value {
+		r.session, r.compared = nil, nil
+	}
 }

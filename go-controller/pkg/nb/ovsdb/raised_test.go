@@ -42,12 +42,59 @@ func TestRaised(t *testing.T) {
 				ends[name](value)
 			}
 		}
-		if value, ok := r.take(one); ok != (c.want > 0) || ok && value != c.want {
+		if value, ok := r.take(one, 0, true); ok != (c.want > 0) || ok && value != c.want {
 			t.Errorf("%s: %d, %v, want %d", c.what, value, ok, c.want)
 		}
-		if _, ok := r.take(one); ok {
+		if _, ok := r.take(one, 0, true); ok {
 			t.Errorf("%s: returned twice", c.what)
 		}
+	}
+}
+
+// TestRaisedForThoseWhoWait: other transactions do not matter to those who wait for rows that increment nb_cfg.
+func TestRaisedForThoseWhoWait(t *testing.T) {
+	one, r := &session{}, raised{}
+	if value, ok := r.take(one, 0, false); ok {
+		t.Errorf("%d, before anything was written", value)
+	}
+	r.begin(one, true)(5)
+	r.begin(one, false)(0)
+	if value, ok := r.take(one, 4, false); !ok || value != 5 {
+		t.Errorf("%d, %v", value, ok)
+	}
+	if value, ok := r.take(one, 4, true); ok {
+		t.Errorf("%d covers a later transaction", value)
+	}
+}
+
+// TestRaisedBeyond: chassis may have reported greater values for a database that was lost.
+func TestRaisedBeyond(t *testing.T) {
+	one, r := &session{}, raised{}
+	r.begin(one, true)(5)
+	if value, ok := r.take(one, 5, false); ok {
+		t.Errorf("%d, which may have been reported for another database", value)
+	}
+	r.begin(one, true)(6)
+	r.exceeds(one)
+	for beyond, want := range map[int]bool{5: true, 6: true, 7: false} {
+		if value, ok := r.take(one, beyond, false); ok != want {
+			t.Errorf("%d, %v: chassis have reported %d", value, ok, beyond)
+		}
+	}
+	r.found(one, 6)
+	if _, ok := r.take(one, 6, false); !ok {
+		t.Error("the database has this value")
+	}
+	// The content is replaced: found out by reading, or by the next increment.
+	r.found(one, 2)
+	if value, ok := r.take(one, 0, false); ok {
+		t.Errorf("%d, and the database has 2", value)
+	}
+	r.begin(one, true)(7)
+	r.exceeds(one)
+	r.begin(one, true)(3)
+	if value, ok := r.take(one, 3, false); ok {
+		t.Errorf("%d, which may have been reported before the counter began anew", value)
 	}
 }
 
@@ -55,11 +102,11 @@ func TestRaised(t *testing.T) {
 func TestRaisedInAnotherSession(t *testing.T) {
 	one, other, r := &session{}, &session{}, raised{}
 	r.begin(one, true)(500)
-	if value, ok := r.take(other); ok {
+	if value, ok := r.take(other, 0, true); ok {
 		t.Errorf("%d", value)
 	}
 	r.begin(other, true)(1)
-	if value, ok := r.take(other); !ok || value != 1 {
+	if value, ok := r.take(other, 0, true); !ok || value != 1 {
 		t.Errorf("%d, %v", value, ok)
 	}
 }

@@ -326,7 +326,7 @@ func TestOneOwnersErrorIsNotAnothers(t *testing.T) {
 	}
 }
 
-// TestAwaited: adding, changing or deleting a UDP load balancer or a policy of an EgressIP, adding or changing a translation of an EgressIP or a policy of an EgressService,
+// TestAwaited: adding, changing or deleting a UDP load balancer or a policy of an EgressIP, adding or changing a translation of an EgressIP or a policy of an EgressService that reroutes,
 // and deleting a route by which OVN answers connections through the gateway they came from, increments nb_cfg in the same transaction.
 func TestAwaited(t *testing.T) {
 	s := ovsdbtest.StartNB(t)
@@ -340,7 +340,11 @@ func TestAwaited(t *testing.T) {
 		return onRouter("gr", hop, &nbdb.LogicalRouterStaticRoute{IPPrefix: "10.244.0.3/32", Nexthop: hop, Options: options})
 	}
 	policy := func(priority int, action string) nb.Row {
-		return onRouter("gr", "p", &nbdb.LogicalRouterPolicy{Priority: priority, Match: "ip4.src == 10.244.0.3", Action: action})
+		p := &nbdb.LogicalRouterPolicy{Priority: priority, Match: "ip4.src == 10.244.0.3", Action: action}
+		if action == nbdb.LogicalRouterPolicyActionReroute {
+			p.Nexthops = []string{"100.64.0.3"}
+		}
+		return onRouter("gr", "p", p)
 	}
 	nat := func(to, egressIP string) nb.Row {
 		row := &nbdb.NAT{Type: nbdb.NATTypeSNAT, ExternalIP: to, LogicalIP: "10.244.0.3"}
@@ -369,8 +373,12 @@ func TestAwaited(t *testing.T) {
 		{"a policy", []nb.Row{policy(topology.PriorityEgressIP, "drop")}, 1},
 		{"a policy that changes", []nb.Row{policy(topology.PriorityEgressIP, "allow")}, 1},
 		{"a policy that is gone", nil, 1},
-		{"a policy of an EgressService", []nb.Row{policy(topology.PriorityEgressService, "drop")}, 1},
+		{"a policy of an EgressService that drops", []nb.Row{policy(topology.PriorityEgressService, "drop")}, 0},
+		{"that reroutes", []nb.Row{policy(topology.PriorityEgressService, "reroute")}, 1},
+		{"that drops again", []nb.Row{policy(topology.PriorityEgressService, "drop")}, 0},
 		{"one that is gone", nil, 0},
+		{"a new one that reroutes", []nb.Row{policy(topology.PriorityEgressService, "reroute")}, 1},
+		{"which is gone, too", nil, 0},
 		{"another policy", []nb.Row{policy(topology.PriorityNoPod, "drop")}, 0},
 		{"a translation", []nb.Row{nat("172.18.0.33", "prod")}, 1},
 		{"a translation that changes", []nb.Row{nat("172.18.0.34", "prod")}, 1},

@@ -56,8 +56,9 @@ var literals = []Table{
 		// The master waits for the chassis of pods of EgressIPs. Nodes delete connections that began before pods of an
 		// EgressService were led to them.
 		Awaited: func(m model.Model, deleted bool) bool {
-			priority := m.(*nbdb.LogicalRouterPolicy).Priority
-			return priority == topology.PriorityEgressIP || priority == topology.PriorityEgressService && !deleted
+			p := m.(*nbdb.LogicalRouterPolicy)
+			return p.Priority == topology.PriorityEgressIP ||
+				p.Priority == topology.PriorityEgressService && !deleted && p.Action == nbdb.LogicalRouterPolicyActionReroute
 		},
 	},
 	{

@@ -149,7 +149,7 @@ func (b *part) write(w *wanted) {
 		}
 	}
 	if len(values)+len(mutations) > 0 {
-		b.await(t, w.have.row, false)
+		b.await(t, w.model, false)
 	}
 	if w.ids != nil {
 		remove, insert := idChange(t.idsOf(w.have.row), w.ids)

@@ -347,7 +347,7 @@ func (w *Writer) send(s *session, requests []*request, parts []*part) (again []*
 	t := newTransaction(parts)
 	begin, end := time.Now(), w.raised.begin(s, t.increments)
 	results, err := s.transact(w.client.cfg.TransactTimeout, t.ops)
-	end(incrementedTo(results, err))
+	end(readCounter(results, err))
 	w.observe(parts, time.Since(begin), err)
 	switch {
 	case errors.Is(err, errSession):

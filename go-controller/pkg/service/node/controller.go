@@ -6,6 +6,7 @@ import (
 	"maps"
 	"reflect"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -93,6 +94,10 @@ const (
 	writeUDP    = "UDP connections"
 )
 
+// latePace is the most that the deletion of outdated UDP connections is delayed after a report of the chassis, which is by how late
+// it comes after the first one that may include the change: few chassis take long.
+const latePace = 30 * time.Second
+
 // writers allows every kind to be written while others wait.
 const writers = 5
 
@@ -117,8 +122,8 @@ func New(deps Deps) (*Controller, error) {
 	c.writes.Seed(func() []string { return []string{writeChains, writeRoutes, writeFlows, writeHealth, writeUDP} })
 	c.unconfirmed.Changed() // OVN may be behind at the start
 	deps.OnApplied(func() {
-		if _, matters := c.unconfirmed.Reported(); matters {
-			c.writes.Enqueue(writeUDP)
+		if late, matters := c.unconfirmed.Reported(); matters {
+			c.writes.EnqueueAfter(min(late, latePace), writeUDP) // each time, all connections of the node are read
 		}
 	})
 	if err := reader.Watch(c.plans); err != nil {
