@@ -349,12 +349,13 @@ func (f *faultTest) echoes(t *testing.T, pod lab.Pod) {
 // flow waits until all connections, open and new, currently carry traffic.
 func (f *faultTest) flow(t *testing.T) {
 	t.Helper()
-	f.flowWithin(t, faultStopped)
+	f.flowWithin(t, faultStopped, faultStopped)
 }
 
-// flowWithin is flow with a limit.
-func (f *faultTest) flowWithin(t *testing.T, limit time.Duration) {
+// flowWithin is flow with a limit. What takes longer than expected is logged while it lasts.
+func (f *faultTest) flowWithin(t *testing.T, expected, limit time.Duration) {
 	t.Helper()
+	begun, told := time.Now(), false
 	first, err := f.reports(t.Context(), false)
 	if err != nil {
 		first = nil
@@ -376,6 +377,10 @@ func (f *faultTest) flowWithin(t *testing.T, limit time.Duration) {
 				}
 				if r.Lasting.Echoed <= was.Lasting.Echoed || r.Fresh.Echoed <= was.Fresh.Echoed {
 					stuck = to
+					if time.Since(begun) > expected && !told {
+						told = true
+						t.Logf("%s to %s: was %+v, is %+v; open connections in the switches:%s", pod, to, was, r, f.remembered(ctx, to))
+					}
 					return fmt.Errorf("%s to %s: was %+v, is %+v", pod, to, was, r)
 				}
 			}
