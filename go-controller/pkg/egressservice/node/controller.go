@@ -320,9 +320,9 @@ func (c *Controller) program(ctx context.Context, key string, want contribution,
 		if err := c.deps.IPRules.Apply(ctx, egressservice.Contributor(key), want.ipRules); err != nil {
 			return fmt.Errorf("apply ip rules of EgressService %s: %w", key, err)
 		}
-		if err := c.leaving.dropReplaced(ctx, want.ipRules); err != nil {
-			return err
-		}
+	}
+	if err := c.leaving.dropReplaced(ctx, want); err != nil {
+		return err
 	}
 	if err := c.flushReplaced(ctx, have, want, untrusted, takeover); err != nil {
 		return fmt.Errorf("flush connections of EgressService %s: %w", key, err)

@@ -15,6 +15,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/panics"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
 // leavingContributor sorts after the contributors of all EgressServices, so that
@@ -83,9 +84,9 @@ func (l *leaving) add(ctx context.Context, key string, have, want contribution) 
 			}
 		}
 	}
-	replaced := matches(want.ipRules)
+	replaced := want.replaces()
 	for r := range have.ipRules {
-		if _, still := want.ipRules[r]; !still && !replaced[matchOf(r)] {
+		if _, still := want.ipRules[r]; !still && !replaced(r) {
 			l.ipRules[r] = until
 			changed = true
 			if len(have.replies) > 0 {
@@ -101,13 +102,13 @@ func (l *leaving) add(ctx context.Context, key string, have, want contribution) 
 	return back, l.write(ctx)
 }
 
-// dropReplaced removes the ip rules that expire beside others with the same match, which are in place now. Not earlier:
-// in between, packets would take the main table.
-func (l *leaving) dropReplaced(ctx context.Context, ipRules map[host.IPRule]struct{}) error {
-	replaced := matches(ipRules)
+// dropReplaced removes the ip rules that expire although others with the same match, or without any the translations of their pods, are
+// in place now. Not earlier: in between, packets would take the main table.
+func (l *leaving) dropReplaced(ctx context.Context, want contribution) error {
+	replaced := want.replaces()
 	l.mu.Lock()
 	for r := range l.ipRules {
-		if _, still := ipRules[r]; !still && replaced[matchOf(r)] {
+		if _, still := want.ipRules[r]; !still && replaced(r) {
 			delete(l.ipRules, r)
 			l.unwritten = true
 		}
@@ -127,12 +128,17 @@ func matchOf(r host.IPRule) host.IPRule {
 	return r
 }
 
-func matches(rules map[host.IPRule]struct{}) map[host.IPRule]bool {
-	all := make(map[host.IPRule]bool, len(rules))
-	for r := range rules {
-		all[matchOf(r)] = true
+// replaces returns a function that reports whether an ip rule of former traffic would take the traffic of c elsewhere: it has the match
+// of one of c's rules, or leads pods whose traffic c translates into another network.
+func (c contribution) replaces() func(host.IPRule) bool {
+	matches := make(map[host.IPRule]bool, len(c.ipRules))
+	for r := range c.ipRules {
+		matches[matchOf(r)] = true
 	}
-	return all
+	return func(r host.IPRule) bool {
+		_, translates := c.translations[r.Src.Addr()]
+		return matches[matchOf(r)] || translates && r.Src.IsSingleIP() && r.Protocol == "" && r.Priority == topology.RuleEgressServiceNetwork
+	}
 }
 
 // write contributes the expiring state.

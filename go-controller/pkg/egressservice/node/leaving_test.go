@@ -200,12 +200,39 @@ func TestDropReplacedOutlivesFailures(t *testing.T) {
 		t.Fatalf("%v, %v", err, kernel.Objects())
 	}
 	fail = true
-	if err := l.dropReplaced(t.Context(), rule(8)); err == nil {
+	if err := l.dropReplaced(t.Context(), contribution{ipRules: rule(8)}); err == nil {
 		t.Error("no error")
 	}
 	fail = false
-	if err := l.dropReplaced(t.Context(), rule(8)); err != nil || len(kernel.Objects()) > 0 {
+	if err := l.dropReplaced(t.Context(), contribution{ipRules: rule(8)}); err != nil || len(kernel.Objects()) > 0 {
 		t.Errorf("%v, left are %v", err, kernel.Objects())
+	}
+}
+
+// TestDropReplacedByTranslation: a pod that has passed to an EgressService without a network does not leave by the
+// former one's, while other pods of that one may.
+func TestDropReplacedByTranslation(t *testing.T) {
+	kernel, chains := hostfake.NewKernel(map[host.IPRule]struct{}{}), hostfake.NewChains(egressservice.Chains(topology.Families))
+	l := newLeaving(Deps{Linger: time.Minute, Chains: chains, IPRules: host.NewSet("ip rules", kernel, func(struct{}, struct{}) bool { return true })}, nil)
+	pod, other, replies := netip.MustParsePrefix("10.244.1.6/32"), netip.MustParsePrefix("10.244.1.7/32"), netip.MustParsePrefix("10.244.1.6/32")
+	rule := func(src netip.Prefix, port uint16) host.IPRule {
+		r := host.IPRule{Family: topology.IPv4, Priority: topology.RuleEgressServiceNetwork, Src: src, Table: 7, SrcPort: port}
+		if port != 0 {
+			r.Protocol = "tcp"
+		}
+		return r
+	}
+	have := contribution{ipRules: map[host.IPRule]struct{}{rule(pod, 0): {}, rule(other, 0): {}, rule(replies, 80): {}}}
+	if _, err := l.add(t.Context(), "shop/a", have, contribution{}); err != nil || len(kernel.Objects()) != 3 {
+		t.Fatalf("%v, %v", err, kernel.Objects())
+	}
+	translates := contribution{translations: egressservice.Translations{pod.Addr(): netip.MustParseAddr("5.5.5.5")}}
+	if err := l.dropReplaced(t.Context(), translates); err != nil {
+		t.Fatal(err)
+	}
+	left := kernel.Objects()
+	if _, stays := left[rule(pod, 0)]; stays || len(left) != 2 {
+		t.Errorf("left are %v", left)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -136,6 +137,14 @@ func TestAnotherNetwork(t *testing.T) {
 			if got := inTable(c.before); got > 0 {
 				t.Errorf("%s: %d rules refer to the former table", c.what, got)
 			}
+		}
+		// Without a network this node translates the pods, which must not leave by the former one.
+		changed := time.Now()
+		eg.Spec.Network = ""
+		w.update(eg)
+		w.eventually("the rules to go", func() bool { return inTable("9") == 0 })
+		if lingered := time.Since(changed); lingered >= Linger/2 {
+			t.Errorf("the rules for the former network stayed for %s", lingered)
 		}
 	})
 }
