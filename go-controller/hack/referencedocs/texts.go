@@ -263,7 +263,7 @@ var texts = map[string]string{
 	// the page.
 	`row externalroute AddressSet name`:                                                         "-",
 	`row externalroute AddressSet setName("external_gateway_pods")`:                             "external_gateway_pods_<node>_ip4: `Address_Set`: pods that a policy sends to their gateway router. Dashes in the name of the node become underscores, here and below",
-	`row externalroute AddressSet setName("external_gateway_routed")`:                           "external_gateway_routed_<node>_ip4: `Address_Set`: pods with a gateway that is up",
+	`row externalroute AddressSet setName("external_gateway_routed")`:                           "external_gateway_routed_<node>_ip4: `Address_Set`: pods with a gateway, whether it is up or not",
 	`row externalroute AddressSet setName("external_gateway_second")`:                           "external_gateway_second_<node>_ip4: `Address_Set`: those of them whose gateways are on the second uplink",
 	`row externalroute AddressSet setName("external_gateway_untranslated")`:                     "external_gateway_untranslated_<node>_ip4_<gateway>: `Address_Set`: pods that leave with their own address",
 	`row externalroute AddressSet setName("external_gateway_everywhere")`:                       "external_gateway_everywhere_<node>_ip4: `Address_Set`: all destinations, to exempt pods from a translation",

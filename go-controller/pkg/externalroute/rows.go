@@ -68,8 +68,7 @@ type family struct {
 	hops    map[netip.Addr]Hop          // hops with BFD that some pod uses
 	up      map[netip.Addr]bool         // hops whose sessions are up; nil: all
 	ending  map[netip.Addr]bool         // hops whose sessions must be written later
-	routed  []netip.Addr                // pods with a usable route
-	reroute []netip.Addr                // those of the routed pods that must be led to the gateway router
+	reroute []netip.Addr                // pods with a usable route that must be led to the gateway router
 	plain   []netip.Addr                // pods with an individual translation
 	via     map[netip.Addr][]netip.Addr // hops of each pod
 	skip    []netip.Addr                // pods that must be exempt from other rules' translation
@@ -168,7 +167,6 @@ func (f *family) pod(a netip.Addr, hops []Hop, rerouted bool) {
 		f.plain = append(f.plain, a)
 		return
 	}
-	f.routed = append(f.routed, a)
 	if second {
 		f.second = append(f.second, a)
 	}
@@ -269,15 +267,16 @@ func (f *family) policies() {
 
 // toNodes plans the policy that keeps traffic for nodes away from the gateways, to which the routes
 // of the pods would lead it in any gateway mode: the host of the pods' own node
-// forwards it, with its own address. The set of the nodes' addresses also includes other destinations
+// forwards it, with its own address. This includes pods none of whose gateways can be used now: OVN uses their routes as soon as
+// a session comes up, before anything is written. The set of the nodes' addresses also includes other destinations
 // that pods reach through their own node.
 func (f *family) toNodes() {
 	subnet, ok := topology.PrefixOf(f.Family, f.node.Subnets)
-	if !ok || len(f.routed) == 0 {
+	if !ok || len(f.via) == 0 {
 		return
 	}
 	set := setName("external_gateway_routed", f.node.Name, f.Family)
-	f.addressSet(set, texts(f.routed))
+	f.addressSet(set, texts(slices.Collect(maps.Keys(f.via))))
 	f.rows = append(f.rows, nb.Row{
 		ID:     "nodes " + f.Match(),
 		Parent: nb.Parent{Table: nbdb.LogicalRouterTable, Name: topology.ClusterRouter},

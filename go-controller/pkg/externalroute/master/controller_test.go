@@ -167,6 +167,7 @@ func TestRestarts(t *testing.T) {
 	w.eventually("the annotations", func() bool { return w.inUse("red") != "" && w.inUse("blue") != "" })
 	w.stop()
 	dump, records, patches := s.Dump(), s.Records(), w.patchCount()
+	statuses := fmt.Sprintf("%+v\n%+v", w.policy("p").Status, w.policy("q").Status)
 	if n := strings.Count(s.Nbctl("list", "Logical_Router_Static_Route"), "nexthop"); n != 6 {
 		t.Fatalf("%d routes, want 6", n)
 	}
@@ -180,7 +181,7 @@ func TestRestarts(t *testing.T) {
 			t.Fatalf("restart %d wrote %d transactions", i, n)
 		}
 		if n := w.patchCount() - patches; n != 0 {
-			t.Fatalf("restart %d patched %d objects: %v", i, n, w.patches[patches:])
+			t.Fatalf("restart %d patched %d objects: %v\nstatuses before were\n%s", i, n, w.patches[patches:], statuses)
 		}
 	}
 }
