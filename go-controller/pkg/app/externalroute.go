@@ -15,6 +15,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/generated/adminpolicybasedroute/informers/externalversions"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/conntrack"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/link"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/neighbor"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
@@ -92,6 +93,7 @@ func (n *node) externalGateways(core, pods informers.SharedInformerFactory, swit
 		Settle:      n.flows.Settle,
 		Connections: steered{},
 		Resolve:     neighbor.Resolve,
+		Own:         link.Addrs,
 	})
 	return err
 }

@@ -95,7 +95,8 @@ func dropped(s Service, d Decision) bool {
 }
 
 // Rerouted returns the endpoints that have a policy, or get one once the host is
-// ready for them: those of the families in which the host is reachable.
+// ready for them: those of the families in which the host is reachable, and the others, too, if their
+// traffic is held back.
 func Rerouted(s Service, d Decision) []netip.Addr {
 	host := Status(s, d)
 	if host == v1.HostAll || host == "" && !dropped(s, d) {
@@ -103,7 +104,7 @@ func Rerouted(s Service, d Decision) []netip.Addr {
 	}
 	var addrs []netip.Addr
 	for _, e := range s.Endpoints {
-		if host == "" || reachable(d, e.Addr) {
+		if host == "" || reachable(d, e.Addr) || holds(s) {
 			addrs = append(addrs, e.Addr)
 		}
 	}
@@ -116,13 +117,7 @@ func PendingPods(s Service, d Decision) []netip.Addr {
 	if host == v1.HostAll || host == "" && !dropped(s, d) || host != "" && !holds(s) {
 		return nil
 	}
-	var addrs []netip.Addr
-	for _, a := range s.Awaited {
-		if host == "" || reachable(d, a) {
-			addrs = append(addrs, a)
-		}
-	}
-	return addrs
+	return slices.Clone(s.Awaited)
 }
 
 func reachable(d Decision, a netip.Addr) bool {
@@ -137,7 +132,8 @@ func holds(s Service) bool { return s.DropWhenUnavailable || s.Ack.Digest != "" 
 
 // MasterRows returns the router policies of a Service for a decision
 // that the host has acknowledged: they steer the endpoints' traffic
-// to the management port of the host. Rows returns the policies for any moment.
+// to the management port of the host, and drop that of families in which it has none. Rows returns the policies
+// for any moment.
 func MasterRows(s Service, d Decision) []nb.Row {
 	steered := Rerouted(s, d)
 	rows := make([]nb.Row, 0, len(steered))

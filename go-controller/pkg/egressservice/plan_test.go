@@ -2,6 +2,7 @@ package egressservice
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -525,6 +526,36 @@ func TestHeldBack(t *testing.T) {
 		}
 		if !slices.Equal(got, tc.want) {
 			t.Errorf("%s: %v, want %v", name, got, tc.want)
+		}
+	}
+}
+
+// TestFamilyWithoutHost: what the host cannot serve because it has no subnet of a family leaves by its own
+// node only if nothing is held back.
+func TestFamilyWithoutHost(t *testing.T) {
+	d := Decision{Host: "ovn-worker2", NextHops: []netip.Addr{netip.MustParseAddr("10.244.2.2")}}
+	pod, awaited, former := netip.MustParseAddr("fd00:10:244:1::4"), netip.MustParseAddr("fd00:10:244:1::5"), netip.MustParseAddr("fd00:10:244:3::2")
+	acknowledged := func(s *Service) { s.Ack = v1.ProgrammedStatus{Host: d.Host, Digest: Digest(*s, d.Host)} }
+	for _, c := range []struct {
+		name   string
+		change func(*Service)
+		now    Steering
+		want   map[netip.Addr][]string // next hops
+	}{
+		{"never served", func(*Service) {}, nil, map[netip.Addr][]string{}},
+		{"the user wants it", func(s *Service) { s.DropWhenUnavailable = true }, nil, map[netip.Addr][]string{pod: nil, awaited: nil}},
+		{"by another host until this one is ready", func(s *Service) { s.Ack = v1.ProgrammedStatus{Host: "ovn-worker3", Digest: "x"} },
+			Steering{pod: former}, map[netip.Addr][]string{pod: {former.String()}, awaited: nil}},
+		{"by another host before", acknowledged, Steering{pod: former}, map[netip.Addr][]string{pod: nil, awaited: nil}},
+	} {
+		s := Service{Key: "shop/checkout", Host: d.Host, Endpoints: []Endpoint{{Addr: pod}}, Awaited: []netip.Addr{awaited}}
+		c.change(&s)
+		got := map[netip.Addr][]string{}
+		for _, r := range Rows(s, d, c.now) {
+			got[netip.MustParseAddr(r.ID)] = r.Model.(*nbdb.LogicalRouterPolicy).Nexthops
+		}
+		if !maps.EqualFunc(got, c.want, slices.Equal) {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
 	}
 }

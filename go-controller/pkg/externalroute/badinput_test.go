@@ -96,6 +96,8 @@ func TestBadInput(t *testing.T) {
 		{"attached without address", dynamic("net1"), v1.ReasonInvalidHop, "no address on network net1", []func(*state){gateway("g", attached("gw/net1"))}},
 		{"attached with a bad address", dynamic("net1"), v1.ReasonInvalidHop, "pod gw/g (224.0.0.1): is a multicast", []func(*state){
 			gateway("g", attached("gw/net1", "224.0.0.1"))}},
+		{"attached with an invalid address", dynamic("net1"), v1.ReasonInvalidHop, `pod gw/g ("nowhere"): is not an IP`, []func(*state){
+			gateway("g", func(p *GatewayPod) { p.Networks = []topology.Attachment{{Name: "gw/net1", Bad: []string{"nowhere"}}} })}},
 		{"not on the host's network", dynamic(""), v1.ReasonInvalidHop, "is not on the host's network", []func(*state){gateway("g", func(*GatewayPod) {})}},
 		{"host without address", dynamic(""), v1.ReasonInvalidHop, "not known yet", []func(*state){gateway("g", onHost())}},
 		{"namespaceSelector", selectors(func(h *v1.DynamicHop) { h.NamespaceSelector = invalid }), v1.ReasonInvalidSelector, "namespaceSelector is not valid", nil},

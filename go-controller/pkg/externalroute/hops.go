@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -101,18 +102,15 @@ func (r *resolver) resolve(spec v1.ExternalNextHops) (hops []source, problems []
 		}
 		usable := 0
 		for _, p := range pods {
-			addrs, err := p.addrs(d.NetworkAttachmentName)
+			addrs, refused, err := r.addrs(p, d.NetworkAttachmentName)
 			if err != nil {
 				problems = append(problems, problem{v1.ReasonInvalidHop, fmt.Sprintf("%s, pod %s: %v", what, p.Key, err)})
-				r.recordRefusal(p.Key, "%s: %v", origin(d.NetworkAttachmentName), err)
 				continue
 			}
+			for _, u := range refused {
+				problems = append(problems, problem{v1.ReasonInvalidHop, fmt.Sprintf("%s, pod %s (%s): %s", what, p.Key, u.addr, u.why)})
+			}
 			for _, a := range addrs {
-				if why := r.refuseOf(d.NetworkAttachmentName, a); why != "" {
-					problems = append(problems, problem{v1.ReasonInvalidHop, fmt.Sprintf("%s, pod %s (%s): %s", what, p.Key, a, why)})
-					r.recordRefusal(p.Key, "%s: %s %s", origin(d.NetworkAttachmentName), a, why)
-					continue
-				}
 				add(source{Hop: hop(a, d.HopOptions), pod: p.Key}, fmt.Sprintf("%s, pod %s (%s)", what, p.Key, a))
 			}
 			usable++
@@ -165,32 +163,62 @@ func (r *resolver) gateways(d v1.DynamicHop) ([]GatewayPod, error) {
 	return pods, nil
 }
 
-// addrs returns the addresses of a gateway pod on an attached network, or those
-// of its host if no network is named.
-func (p GatewayPod) addrs(network string) ([]netip.Addr, error) {
+// attachment returns a gateway pod's attachment to a network, or that of its host if no
+// network is named.
+func (p GatewayPod) attachment(network string) (topology.Attachment, error) {
+	fail := func(format string, args ...any) (topology.Attachment, error) {
+		return topology.Attachment{}, fmt.Errorf(format, args...)
+	}
 	if network == "" {
 		if !p.HostNetwork {
-			return nil, fmt.Errorf("it is not on the host's network, and no attached network is named")
+			return fail("it is not on the host's network, and no attached network is named")
 		}
 		if len(p.HostAddrs) == 0 {
-			return nil, fmt.Errorf("its host's address is not known yet")
+			return fail("its host's address is not known yet")
 		}
-		return p.HostAddrs, nil
+		return topology.Attachment{Addrs: p.HostAddrs}, nil
 	}
 	if p.NetworksErr != "" {
-		return nil, fmt.Errorf("its network-status does not parse: %s", p.NetworksErr)
+		return fail("its network-status does not parse: %s", p.NetworksErr)
 	}
 	namespace, _, _ := strings.Cut(p.Key, "/")
 	for _, n := range p.Networks {
 		if n.Name != network && n.Name != namespace+"/"+network {
 			continue
 		}
-		if len(n.Addrs) == 0 {
-			return nil, fmt.Errorf("it has no address on network %s", network)
+		if len(n.Addrs)+len(n.Bad) == 0 {
+			return fail("it has no address on network %s", network)
 		}
-		return n.Addrs, nil
+		return n, nil
 	}
-	return nil, fmt.Errorf("its network-status has no network %s", network)
+	return fail("its network-status has no network %s", network)
+}
+
+// unusable is an address of a pod that cannot be a gateway.
+type unusable struct{ addr, why string }
+
+// addrs returns the addresses at which a pod can be a gateway on a network, and its others, which
+// it records as refused.
+func (r *resolver) addrs(p GatewayPod, network string) (addrs []netip.Addr, others []unusable, err error) {
+	at, err := p.attachment(network)
+	if err != nil {
+		r.recordRefusal(p.Key, "%s: %v", origin(network), err)
+		return nil, nil, err
+	}
+	for _, text := range at.Bad {
+		others = append(others, unusable{strconv.Quote(text), "is not an IP address"})
+	}
+	for _, a := range at.Addrs {
+		if why := r.refuseOf(network, a); why != "" {
+			others = append(others, unusable{a.String(), why})
+			continue
+		}
+		addrs = append(addrs, a)
+	}
+	for _, o := range others {
+		r.recordRefusal(p.Key, "%s: %s %s", origin(network), o.addr, o.why)
+	}
+	return addrs, others, nil
 }
 
 // announced returns the addresses at which a pod is a gateway according to its own
@@ -202,18 +230,8 @@ func (r *resolver) announced(p GatewayPod) []netip.Addr {
 			annotationNamespaces, namespace)
 		return nil
 	}
-	addrs, err := p.addrs(p.RoutingNetwork)
-	if err != nil {
-		r.recordRefusal(p.Key, "%s: %v", origin(p.RoutingNetwork), err)
-		return nil
-	}
-	return slices.DeleteFunc(slices.Clone(addrs), func(a netip.Addr) bool {
-		why := r.refuseOf(p.RoutingNetwork, a)
-		if why != "" {
-			r.recordRefusal(p.Key, "%s: %s %s", origin(p.RoutingNetwork), a, why)
-		}
-		return why != ""
-	})
+	addrs, _, _ := r.addrs(p, p.RoutingNetwork) // the problems are recorded as refusals
+	return addrs
 }
 
 // recordRefusal records why a gateway of an object, a namespace or a pod, is not used.

@@ -122,6 +122,39 @@ func TestImplausibleGateways(t *testing.T) {
 	}
 }
 
+// TestInvalidAddresses: an address of a gateway pod that does not parse is reported, and does not
+// prevent the pod's other addresses from being gateways.
+func TestInvalidAddresses(t *testing.T) {
+	for _, kind := range []struct {
+		name string
+		how  func(*GatewayPod)
+		with []func(*state)
+	}{
+		{"by annotation", announces("net1", "red"), nil},
+		{"by policy", func(*GatewayPod) {}, []func(*state){policy("p", 1, onlyRed, dynamic("net1"))}},
+	} {
+		t.Run(kind.name, func(t *testing.T) {
+			s := dual(topology.GatewayShared, append(kind.with, gateway("g", both(kind.how, func(p *GatewayPod) {
+				p.Networks = []topology.Attachment{{Name: "gw/net1", Addrs: addrs("172.18.0.61"), Bad: []string{"nowhere"}}}
+			})))...)
+			plan := s.decide()
+			if got := usedBy(plan, "red"); !slices.Equal(got, []string{"172.18.0.61"}) {
+				t.Errorf("red uses %v", got)
+			}
+			if told := strings.Join(plan.Refused["gw/g"], "; "); !strings.Contains(told, `"nowhere" is not an IP address`) {
+				t.Errorf("refused: %v", plan.Refused)
+			}
+			if len(kind.with) == 0 {
+				return
+			}
+			c := s.condition(t, "p", v1.ConditionHopsValid)
+			if c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, `pod gw/g ("nowhere"): is not an IP address`) {
+				t.Errorf("condition %+v", c)
+			}
+		})
+	}
+}
+
 // TestRefused: other errors in annotations.
 func TestRefused(t *testing.T) {
 	for _, c := range []struct {

@@ -78,7 +78,8 @@ func RoutingNamespaces(p *corev1.Pod) []string {
 }
 
 // NetworkStatus decodes the networks a pod is attached to; none if the pod
-// does not have the annotation. The error names pod and value.
+// does not have the annotation. The error names pod and value. An invalid address
+// is no error: the pod may be a gateway at its other addresses.
 func NetworkStatus(p *corev1.Pod) ([]topology.Attachment, error) {
 	value, ok := p.Annotations[AnnotationNetworkStatus]
 	if !ok {
@@ -88,11 +89,8 @@ func NetworkStatus(p *corev1.Pod) ([]topology.Attachment, error) {
 		Name string   `json:"name"`
 		IPs  []string `json:"ips"`
 	}
-	fail := func(err error) error {
-		return fmt.Errorf("parse annotation %s of pod %s, value %q: %w", AnnotationNetworkStatus, PodKey(p), value, err)
-	}
 	if err := json.Unmarshal([]byte(value), &entries); err != nil {
-		return nil, fail(err)
+		return nil, fmt.Errorf("parse annotation %s of pod %s, value %q: %w", AnnotationNetworkStatus, PodKey(p), value, err)
 	}
 	networks := make([]topology.Attachment, 0, len(entries))
 	for _, e := range entries {
@@ -100,7 +98,8 @@ func NetworkStatus(p *corev1.Pod) ([]topology.Attachment, error) {
 		for _, text := range e.IPs {
 			a, err := parseAddrOrPrefix(text)
 			if err != nil {
-				return nil, fail(err)
+				n.Bad = append(n.Bad, text)
+				continue
 			}
 			n.Addrs = append(n.Addrs, a)
 		}

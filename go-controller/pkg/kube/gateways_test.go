@@ -1,11 +1,14 @@
 package kube
 
 import (
+	"reflect"
 	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
 // FuzzGateways decodes arbitrary annotations about external gateways.
@@ -44,6 +47,28 @@ func FuzzGateways(f *testing.F) {
 		}
 		BFDEnabled(p.Annotations)
 	})
+}
+
+// TestNetworkStatus: an invalid address concerns only its own network, where it is reported.
+func TestNetworkStatus(t *testing.T) {
+	for _, c := range []struct {
+		name, value string
+		want        []topology.Attachment
+		fails       bool
+	}{
+		{"with and without a prefix length", `[{"name":"ns/a","ips":["172.18.0.61","fc00::61/64"]}]`,
+			[]topology.Attachment{{Name: "ns/a", Addrs: addrs("172.18.0.61", "fc00::61")}}, false},
+		{"an invalid address on another network", `[{"name":"a","ips":["nowhere"]},{"name":"b","ips":["172.18.0.61"]}]`,
+			[]topology.Attachment{{Name: "a", Bad: []string{"nowhere"}}, {Name: "b", Addrs: addrs("172.18.0.61")}}, false},
+		{"an invalid address besides a valid one", `[{"name":"a","ips":["172.18.0.61","","fc00::61/200"]}]`,
+			[]topology.Attachment{{Name: "a", Addrs: addrs("172.18.0.61"), Bad: []string{"", "fc00::61/200"}}}, false},
+		{"no JSON", `no json`, nil, true},
+	} {
+		got, err := NetworkStatus(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{AnnotationNetworkStatus: c.value}}})
+		if !reflect.DeepEqual(got, c.want) || (err != nil) != c.fails {
+			t.Errorf("%s: got %v, %v, want %v", c.name, got, err, c.want)
+		}
+	}
 }
 
 // TestReadyNow: only pods that are running, ready and not being deleted are gateways. If a pod

@@ -232,6 +232,7 @@ func sameSet[T comparable](a, b []T, compare func(T, T) int) bool {
 type Attachment struct {
 	Name  string // "namespace/name", or the plugin's name for it
 	Addrs []netip.Addr
+	Bad   []string // its invalid addresses
 }
 
 // GatewayAddresses returns the node's own addresses of a family that its gateway router

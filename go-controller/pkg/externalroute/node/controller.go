@@ -56,6 +56,8 @@ type Deps struct {
 	Connections Connections
 	// Resolve returns the MAC addresses of the neighbours that answer.
 	Resolve func(ctx context.Context, addrs []netip.Addr) (map[netip.Addr]string, error)
+	// Own returns the addresses of the node itself.
+	Own func() (map[netip.Addr]bool, error)
 }
 
 // Controller forgets connections of removed gateways.
@@ -162,11 +164,15 @@ func (c *Controller) reconcile(ctx context.Context, _ string) error {
 }
 
 // inUse returns all gateways used by pods of this node, and those of each pod
-// address.
+// address. Pods of a node do not use the node itself, and it would never answer.
 func (c *Controller) inUse() ([]netip.Addr, map[netip.Addr][]netip.Addr, error) {
 	pods, err := c.pods.List(labels.Everything())
 	if err != nil {
 		return nil, nil, fmt.Errorf("list pods: %w", err)
+	}
+	own, err := c.deps.Own()
+	if err != nil {
+		return nil, nil, err
 	}
 	byNamespace := map[string][]netip.Addr{}
 	namespaces, err := c.namespaces.List(labels.Everything())
@@ -174,7 +180,8 @@ func (c *Controller) inUse() ([]netip.Addr, map[netip.Addr][]netip.Addr, error) 
 		return nil, nil, fmt.Errorf("list namespaces: %w", err)
 	}
 	for _, ns := range namespaces {
-		byNamespace[ns.Name], _ = kube.ParseAddrs(ns.Annotations[kube.AnnotationGatewaysInUse])
+		gateways, _ := kube.ParseAddrs(ns.Annotations[kube.AnnotationGatewaysInUse])
+		byNamespace[ns.Name] = slices.DeleteFunc(gateways, func(a netip.Addr) bool { return own[a] })
 	}
 	var used []netip.Addr
 	byPod := map[netip.Addr][]netip.Addr{}

@@ -74,6 +74,9 @@ func never(func()) {}
 // settled is Settle of an idle switch.
 func settled(context.Context) error { return nil }
 
+// noAddrs is Own of a node that no gateway in use is on.
+func noAddrs() (map[netip.Addr]bool, error) { return nil, nil }
+
 // TestLeavingGateways checks which connections are forgotten while gateways are removed, at a start
 // and later.
 func TestLeavingGateways(t *testing.T) {
@@ -90,7 +93,7 @@ func TestLeavingGateways(t *testing.T) {
 		entry("10.244.0.66", "m52"): true, // nor this one
 	}}
 	core := informers.NewSharedInformerFactory(client, 0)
-	c, err := New(Deps{Namespaces: core.Core().V1().Namespaces(), Pods: core.Core().V1().Pods(), Connections: d, OnApplied: never, Settle: settled,
+	c, err := New(Deps{Namespaces: core.Core().V1().Namespaces(), Pods: core.Core().V1().Pods(), Connections: d, OnApplied: never, Settle: settled, Own: noAddrs,
 		Resolve: func(_ context.Context, addrs []netip.Addr) (map[netip.Addr]string, error) {
 			found := map[netip.Addr]string{}
 			for _, a := range addrs {

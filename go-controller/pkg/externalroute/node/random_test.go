@@ -69,7 +69,7 @@ var pods = map[string][]string{"red": {"10.244.0.5", "10.244.0.6"}, "blue": {"10
 
 func (h *history) start() {
 	core := informers.NewSharedInformerFactory(h.client, fakeapi.NoResync)
-	c, err := New(Deps{Namespaces: core.Core().V1().Namespaces(), Pods: core.Core().V1().Pods(), Connections: h.db, OnApplied: never, Settle: settled,
+	c, err := New(Deps{Namespaces: core.Core().V1().Namespaces(), Pods: core.Core().V1().Pods(), Connections: h.db, OnApplied: never, Settle: settled, Own: noAddrs,
 		Resolve: func(_ context.Context, addrs []netip.Addr) (map[netip.Addr]string, error) {
 			found := map[netip.Addr]string{}
 			for _, a := range addrs {

@@ -25,7 +25,7 @@ func TestSilentGateways(t *testing.T) {
 	d := &datapath{entries: map[host.Steered]bool{gone: true, stays: true}}
 	answers := map[netip.Addr]string{netip.MustParseAddr("172.18.0.51"): "m51", netip.MustParseAddr("172.18.0.52"): "m52"}
 	core := informers.NewSharedInformerFactory(client, 0)
-	c, err := New(Deps{Namespaces: core.Core().V1().Namespaces(), Pods: core.Core().V1().Pods(), Connections: d, OnApplied: never, Settle: settled,
+	c, err := New(Deps{Namespaces: core.Core().V1().Namespaces(), Pods: core.Core().V1().Pods(), Connections: d, OnApplied: never, Settle: settled, Own: noAddrs,
 		Resolve: func(context.Context, []netip.Addr) (map[netip.Addr]string, error) { return answers, nil }})
 	if err != nil {
 		t.Fatal(err)
@@ -58,6 +58,40 @@ func TestSilentGateways(t *testing.T) {
 	look("10.244.0.5 m52")
 }
 
+// TestOwnAddress: a gateway in use that is the node itself never answers, and its pods do not use it. It
+// does not keep the connections of gateways that were removed while no controller was running.
+func TestOwnAddress(t *testing.T) {
+	client := fakeapi.NewClientset(namespace("red", "172.18.0.3,172.18.0.51"), pod("a", "red", "10.244.0.5"))
+	d := &datapath{entries: map[host.Steered]bool{}}
+	for _, mac := range []string{"m51", "m52"} {
+		d.entries[host.Steered{Zone: 6, Dst: netip.MustParseAddr("10.244.0.5"), Neighbor: mac, Tuple: mac}] = true
+	}
+	core := informers.NewSharedInformerFactory(client, 0)
+	c, err := New(Deps{Namespaces: core.Core().V1().Namespaces(), Pods: core.Core().V1().Pods(), Connections: d, OnApplied: never, Settle: settled,
+		Own: func() (map[netip.Addr]bool, error) {
+			return map[netip.Addr]bool{netip.MustParseAddr("172.18.0.3"): true}, nil
+		},
+		Resolve: func(_ context.Context, asked []netip.Addr) (map[netip.Addr]string, error) {
+			if len(asked) != 1 {
+				t.Errorf("asked for %v", asked)
+			}
+			return map[netip.Addr]string{netip.MustParseAddr("172.18.0.51"): "m51"}, nil
+		}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	fakeapi.Start(ctx, t, client, core)
+	defer core.Shutdown()
+	defer cancel()
+	if err := c.reconcile(t.Context(), all); err != nil {
+		t.Fatal(err)
+	}
+	if got := d.left(); !slices.Equal(got, []string{"10.244.0.5 m51"}) {
+		t.Errorf("left %q", got)
+	}
+}
+
 // TestMissedChange: gateways that were added and removed while the watch was lost only show in
 // the version of their namespace.
 func TestMissedChange(t *testing.T) {
@@ -67,7 +101,7 @@ func TestMissedChange(t *testing.T) {
 		client := fakeapi.NewClientset(ns.DeepCopy(), pod("a", "red", "10.244.0.5"))
 		d := &datapath{entries: map[host.Steered]bool{}}
 		core := informers.NewSharedInformerFactory(client, fakeapi.NoResync)
-		c, err := New(Deps{Namespaces: core.Core().V1().Namespaces(), Pods: core.Core().V1().Pods(), Connections: d, OnApplied: never, Settle: settled,
+		c, err := New(Deps{Namespaces: core.Core().V1().Namespaces(), Pods: core.Core().V1().Pods(), Connections: d, OnApplied: never, Settle: settled, Own: noAddrs,
 			Resolve: func(context.Context, []netip.Addr) (map[netip.Addr]string, error) {
 				return map[netip.Addr]string{netip.MustParseAddr("172.18.0.51"): "m51"}, nil
 			}})

@@ -38,7 +38,7 @@ func TestSlowChassis(t *testing.T) {
 		core := informers.NewSharedInformerFactory(client, fakeapi.NoResync)
 		var applied func()
 		c, err := New(Deps{Namespaces: core.Core().V1().Namespaces(), Pods: core.Core().V1().Pods(), Connections: d,
-			OnApplied: func(f func()) { applied = f }, Settle: settled,
+			OnApplied: func(f func()) { applied = f }, Settle: settled, Own: noAddrs,
 			Resolve: func(context.Context, []netip.Addr) (map[netip.Addr]string, error) {
 				return map[netip.Addr]string{netip.MustParseAddr("172.18.0.52"): "m52"}, nil
 			}})
@@ -118,7 +118,7 @@ func TestSlowDatapath(t *testing.T) {
 			{Zone: 6, Dst: netip.MustParseAddr("10.244.0.5"), Neighbor: "m51", Tuple: "1"}: true,
 		}}}
 		core := informers.NewSharedInformerFactory(client, fakeapi.NoResync)
-		c, err := New(Deps{Namespaces: core.Core().V1().Namespaces(), Pods: core.Core().V1().Pods(), Connections: d, OnApplied: never,
+		c, err := New(Deps{Namespaces: core.Core().V1().Namespaces(), Pods: core.Core().V1().Pods(), Connections: d, OnApplied: never, Own: noAddrs,
 			Settle: func(context.Context) error {
 				d.settled = true
 				return nil

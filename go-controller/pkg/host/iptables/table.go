@@ -225,17 +225,21 @@ func targets(jumps []host.Rule, chain string) bool {
 	})
 }
 
-// merge returns want, with the rules of now that no contributor wants kept in their places as far
-// as the order of want allows, and after new rules, which take precedence; those in dropped are not
-// kept.
+// merge returns want, with the rules of now that no contributor wants: after the last new rule, since
+// new rules take precedence over all of them, and otherwise in their places as far as the order of
+// want allows. Those in dropped are not kept.
 func merge(now, want []host.Rule, dropped map[host.Rule]bool) []host.Rule {
 	at := make(map[host.Rule]int, len(now))
 	for i, r := range now {
 		at[r] = i
 	}
 	wanted := make(map[host.Rule]bool, len(want))
+	fresh := 0 // how many new rules are still to come
 	for _, r := range want {
 		wanted[r] = true
+		if _, ok := at[r]; !ok {
+			fresh++
+		}
 	}
 	var out []host.Rule
 	next := 0
@@ -247,7 +251,10 @@ func merge(now, want []host.Rule, dropped map[host.Rule]bool) []host.Rule {
 		}
 	}
 	for _, r := range want {
-		if i, ok := at[r]; ok && i >= next {
+		switch i, ok := at[r]; {
+		case !ok:
+			fresh--
+		case fresh == 0 && i >= next:
 			keep(i)
 			next = i + 1
 		}

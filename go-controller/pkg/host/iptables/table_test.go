@@ -26,6 +26,8 @@ func TestMerge(t *testing.T) {
 		{"left rules keep their place before a common one", "a b z", "z", "", "a b z"},
 		{"a new rule wins over what is left", "a z", "n z", "", "n a z"},
 		{"a new last rule as well", "a b", "a n", "", "a n b"},
+		{"and one after a rule that was there", "d a b z", "d z n", "", "d z n a b"},
+		{"rules before the last new one that were there", "a z b y", "z n y", "", "z n a b y"},
 		{"another order is the wanted one", "a b", "b a", "", "b a"},
 		{"what was dropped is not kept", "a b c", "c", "b", "a c"},
 		{"what was dropped but is wanted stays", "a b", "b", "b", "a b"},

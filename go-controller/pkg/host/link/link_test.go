@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"strings"
 	"testing"
@@ -25,6 +26,20 @@ func must(t *testing.T, err error) {
 }
 
 func path(ns *netnstest.NS) string { return fmt.Sprintf("/proc/self/fd/%d", ns.FD()) }
+
+func TestAddrs(t *testing.T) {
+	ns := netnstest.New(t)
+	ns.Run("ip", "link", "add", "here", "type", "veth", "peer", "name", "there")
+	ns.Run("ip", "addr", "add", "192.0.2.1/24", "dev", "here")
+	ns.Run("ip", "addr", "add", "2001:db8::1/64", "dev", "there", "nodad")
+	got, err := Addrs()
+	must(t, err)
+	for _, want := range []string{"192.0.2.1", "2001:db8::1"} {
+		if !got[netip.MustParseAddr(want)] {
+			t.Errorf("%s is not among %v", want, got)
+		}
+	}
+}
 
 func TestSettings(t *testing.T) {
 	ns := netnstest.New(t)

@@ -3,6 +3,7 @@ package link
 import (
 	"fmt"
 	"net"
+	"net/netip"
 	"slices"
 
 	"github.com/vishvananda/netlink"
@@ -34,4 +35,19 @@ func Own() ([]string, error) {
 		}
 	}
 	return names, nil
+}
+
+// Addrs returns the addresses of all links.
+func Addrs() (map[netip.Addr]bool, error) {
+	list, err := Dump(func() ([]netlink.Addr, error) { return netlink.AddrList(nil, netlink.FAMILY_ALL) })
+	if err != nil {
+		return nil, fmt.Errorf("list addresses: %w", err)
+	}
+	addrs := make(map[netip.Addr]bool, len(list))
+	for _, l := range list {
+		if a, ok := netip.AddrFromSlice(l.IP); ok {
+			addrs[a.Unmap()] = true
+		}
+	}
+	return addrs, nil
 }
