@@ -95,7 +95,7 @@ func (l LinkAssignment) Linked() bool { return l.Link.Link != "" }
 
 // AssignLinks finds the links that have the networks of an assignment's secondary
 // addresses. ours distinguishes egress addresses from those of the host: only the latter
-// make a link part of a network. The second result describes a missing link, or is ""
+// make a link part of a network, and a single address is none. The second result describes a missing link, or is ""
 // if none is missing.
 func AssignLinks(s NodeAssignment, networks []host.Network, ours func(netip.Addr) bool) ([]LinkAssignment, string) {
 	var assignments []LinkAssignment
@@ -103,7 +103,7 @@ func AssignLinks(s NodeAssignment, networks []host.Network, ours func(netip.Addr
 	for _, a := range s.Secondary {
 		i := slices.IndexFunc(networks, func(n host.Network) bool {
 			return slices.ContainsFunc(n.Addrs, func(p netip.Prefix) bool {
-				return p.Masked() == s.Networks[a] && !ours(p.Addr())
+				return !p.IsSingleIP() && p.Masked() == s.Networks[a] && !ours(p.Addr())
 			})
 		})
 		if i < 0 {
