@@ -240,6 +240,8 @@ func TestNoLinkFor(t *testing.T) {
 		name, addr, network, problem string
 	}{
 		{"the host's own address", "203.0.113.9", "203.0.113.9/32", "no link that is up has network 203.0.113.9/32 of 203.0.113.9"},
+		{"a gateway", "10.10.10.1", "10.10.10.0/24", "10.10.10.1 is a gateway of the host's routes through dummy"},
+		{"one of several gateways", "10.10.10.2", "10.10.10.0/24", "10.10.10.2 is a gateway of the host's routes through dummy"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -248,6 +250,8 @@ func TestNoLinkFor(t *testing.T) {
 				w := newWorld(t, e)
 				anycast := host.Address{Link: "anycast", Prefix: prefixes("203.0.113.9/32")[0]}
 				w.addrs.Put(anycast, host.AddressUse{})
+				w.networks[1].Routes = append(w.networks[1].Routes, host.LinkRoute{Dst: prefixes("198.51.100.0/24")[0], Table: 254,
+					Hops: []host.LinkHop{{Via: netip.MustParseAddr("10.10.10.4")}, {Via: netip.MustParseAddr("10.10.10.2")}}})
 				w.networks = append(w.networks, host.Network{Link: anycast.Link, Index: 112, Addrs: []netip.Prefix{anycast.Prefix}})
 				w.start()
 				w.saysEventually("prod", self)
