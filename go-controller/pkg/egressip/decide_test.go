@@ -323,6 +323,7 @@ func FuzzDecide(f *testing.F) {
 func TestHeldIsKept(t *testing.T) {
 	const addr = "172.18.0.33"
 	claims := func(n *place.Node) { n.Host = append(slices.Clone(n.Host), prefixes(addr+"/16")...) }
+	alone := func(n *place.Node) { n.Host = append(slices.Clone(n.Host), prefixes(addr+"/32")...) }
 	own := func(n *place.Node) { n.Primary, n.Gateway.Addrs = prefixes(addr+"/16"), prefixes(addr+"/16") }
 	routes := func(n *place.Node) { n.Gateway.NextHops = addrs(addr) }
 	hosts := func(name string) Network {
@@ -340,6 +341,7 @@ func TestHeldIsKept(t *testing.T) {
 		reason  Reason
 	}{
 		{"host-addresses", nodes(nil, change{claims}), cluster, NodeAddress},
+		{"host-addresses of the same node", nodes(change{alone}, nil), cluster, NodeAddress},
 		{"primary address", nodes(nil, change{own}), cluster, NodeAddress},
 		{"next hop", nodes(nil, change{routes}), cluster, GatewayAddress},
 		{"Service", allWell, service, AddressTaken},
@@ -354,7 +356,7 @@ func TestHeldIsKept(t *testing.T) {
 			}
 			e = egress("e", 1, ips(addr), held)
 			d = Decide(c.nodes, decoded(e), c.network)["e"]
-			if p := d.Placements[0]; p.Node != "ovn-worker" || p.Disputed.Reason != c.reason {
+			if p := d.Placements[0]; p.Node != "ovn-worker" || p.Disputed.Reason != c.reason || p.Network.String() != "172.18.0.0/16" {
 				t.Errorf("held: %+v", p)
 			}
 			conditions := Conditions(d, e.Status, Report{})
@@ -370,9 +372,22 @@ func TestHeldIsKept(t *testing.T) {
 			}
 		})
 	}
-	// A single-host address outside the node's networks is not trusted.
-	alone := func(n *place.Node) { n.Host = append(slices.Clone(n.Host), prefixes("192.0.2.7/32")...) }
-	if got := takenBy([]topology.Node{node("n", 1, alone).Node}, cluster).refuse(netip.MustParseAddr("192.0.2.7")); got != (Refusal{}) {
-		t.Errorf("%+v", got)
+}
+
+// TestOwnSingleAddress: an address without a network, as on a dummy link, belongs to its host, and
+// is no network that the host could hold it in.
+func TestOwnSingleAddress(t *testing.T) {
+	for _, addr := range []string{"192.0.2.7", "2001:db8::7"} {
+		a := netip.MustParseAddr(addr)
+		alone := func(n *place.Node) { n.Host = append(slices.Clone(n.Host), topology.HostPrefix(a)) }
+		p := Decide(nodes(change{alone}, nil), decoded(egress("e", 1, ips(v1.Address(addr)))), cluster)["e"].Placements[0]
+		if p.Node != "" || p.Refused.Reason != NodeAddress {
+			t.Errorf("%+v", p)
+		}
+		held := func(e *v1.EgressIP) { e.Status.Items = []v1.EgressIPStatusItem{{Node: "ovn-worker", EgressIP: addr}} }
+		p = Decide(nodes(change{alone}, nil), decoded(egress("e", 1, ips(v1.Address(addr)), held)), cluster)["e"].Placements[0]
+		if p.Node != "" {
+			t.Errorf("held on %+v", p)
+		}
 	}
 }

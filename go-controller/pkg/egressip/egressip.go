@@ -166,8 +166,8 @@ type taken struct {
 	hosts    map[netip.Addr]string
 }
 
-// takenBy collects the addresses that nodes report as their own, if the report is plausible:
-// the address must be in a network that the node is on.
+// takenBy collects the addresses that nodes report as their own: even those without a network, such as one that
+// several hosts announce by a routing protocol. Egress addresses on their links are not among them.
 func takenBy(nodes []topology.Node, network Network) taken {
 	t := taken{nodes: map[netip.Addr]string{}, gateways: map[netip.Addr]string{}, services: network.Services, hosts: network.Hosts}
 	note := func(m map[netip.Addr]string, a netip.Addr, node string) {
@@ -176,16 +176,8 @@ func takenBy(nodes []topology.Node, network Network) taken {
 		}
 	}
 	for _, n := range nodes {
-		own := slices.Concat(n.Primary, n.Gateway.Addrs)
-		for _, p := range own {
+		for _, p := range slices.Concat(n.Primary, n.Gateway.Addrs, n.Host) {
 			note(t.nodes, p.Addr(), n.Name)
-		}
-		for _, p := range n.Host {
-			if !p.IsSingleIP() || slices.ContainsFunc(slices.Concat(own, n.Host), func(o netip.Prefix) bool {
-				return !o.IsSingleIP() && o.Contains(p.Addr())
-			}) {
-				note(t.nodes, p.Addr(), n.Name)
-			}
 		}
 		for _, a := range n.Gateway.NextHops {
 			note(t.gateways, a, n.Name)
@@ -214,11 +206,11 @@ func (t taken) refuse(a netip.Addr) Refusal {
 }
 
 // networkOf returns the network of a node that contains an address (longest prefix match)
-// and whether it is the primary network.
+// and whether it is the primary network. A single address is no network: nobody else could be reached from there.
 func networkOf(n topology.Node, a netip.Addr) (network netip.Prefix, primary, ok bool) {
 	longest := func(prefixes []netip.Prefix, isPrimary bool) {
 		for _, p := range prefixes {
-			if p.Contains(a) && (!ok || p.Bits() > network.Bits()) {
+			if !p.IsSingleIP() && p.Contains(a) && (!ok || p.Bits() > network.Bits()) {
 				network, primary, ok = p.Masked(), isPrimary, true
 			}
 		}

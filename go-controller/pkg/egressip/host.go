@@ -95,15 +95,16 @@ func (l LinkAssignment) Linked() bool { return l.Link.Link != "" }
 
 // AssignLinks finds the links that have the networks of an assignment's secondary
 // addresses. ours distinguishes egress addresses from those of the host: only the latter
-// make a link part of a network. The second result describes a missing link, or is ""
-// if none is missing.
+// make a link part of a network, and a single address is none. An address of a router that the host sends to through
+// the link gets no link: this host would answer for the router. The second result says why an address has no
+// link, or is "" if every address has one.
 func AssignLinks(s NodeAssignment, networks []host.Network, ours func(netip.Addr) bool) ([]LinkAssignment, string) {
 	var assignments []LinkAssignment
 	problem := ""
 	for _, a := range s.Secondary {
 		i := slices.IndexFunc(networks, func(n host.Network) bool {
 			return slices.ContainsFunc(n.Addrs, func(p netip.Prefix) bool {
-				return p.Masked() == s.Networks[a] && !ours(p.Addr())
+				return !p.IsSingleIP() && p.Masked() == s.Networks[a] && !ours(p.Addr())
 			})
 		})
 		if i < 0 {
@@ -112,12 +113,22 @@ func AssignLinks(s NodeAssignment, networks []host.Network, ours func(netip.Addr
 			continue
 		}
 		link := networks[i]
+		if slices.ContainsFunc(link.Routes, func(r host.LinkRoute) bool { return leadsVia(r, a) }) {
+			problem = fmt.Sprintf("%s is a gateway of the host's routes through %s", a, link.Link)
+			assignments = append(assignments, LinkAssignment{Addr: a})
+			continue
+		}
 		link.Routes = slices.DeleteFunc(slices.Clone(link.Routes), func(r host.LinkRoute) bool {
 			return r.Dst.IsSingleIP() && ours(r.Dst.Addr()) // the kernel's own route for the egress address itself
 		})
 		assignments = append(assignments, LinkAssignment{Addr: a, Link: link})
 	}
 	return assignments, problem
+}
+
+// leadsVia reports whether an address is a next hop of a route.
+func leadsVia(r host.LinkRoute, a netip.Addr) bool {
+	return r.Via == a || slices.ContainsFunc(r.Hops, func(h host.LinkHop) bool { return h.Via == a })
 }
 
 // HostState is the kernel state of a host for an EgressIP.

@@ -372,8 +372,8 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 	var assignment egressip.NodeAssignment
 	may := func(netip.Addr) bool { return false }
 	if e != nil {
-		after.uid, assignment = e.UID, egressip.AssignmentOf(e.Status, node)
-		if may, err = c.allowed(ctx, e, before, assignment); err != nil {
+		after.uid = e.UID
+		if assignment, may, err = c.allowed(ctx, e, before, node); err != nil {
 			return err
 		}
 	}

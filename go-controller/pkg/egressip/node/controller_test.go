@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -103,6 +104,66 @@ func TestHandedOn(t *testing.T) {
 		w.saysEventually("prod", self+" "+four)
 		golden.Check(t, "handed-on", w.flows.Dump())
 		w.eventually("strays to be OVN's", func() bool { return slices.Equal(w.opened(four), []string{four}) })
+	})
+}
+
+// TestOwnNetworkUnknown: while this node's object lacks its annotations, since it was deleted and created again, the
+// node keeps what it holds, and takes nothing: an address of its own network looks like one of another network.
+func TestOwnNetworkUnknown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, object("prod", []string{four}, []string{four + " " + self}), object("next", []string{more}, []string{more + " " + other}),
+			object("gone", []string{six}, []string{six + " " + self}))
+		stop := w.start()
+		w.saysEventually("prod", self+" "+four)
+		w.saysEventually("gone", self+" "+six)
+		nodes := w.kube.CoreV1().Nodes()
+		bare := node()
+		bare.UID, bare.Annotations = "another", nil
+		if err := errors.Join(nodes.Delete(t.Context(), self, metav1.DeleteOptions{}), w.kube.Tracker().Add(bare)); err != nil {
+			t.Fatal(err)
+		}
+		check := func(when string) {
+			t.Helper()
+			w.change("next", func(e *v1.EgressIP) { give(e, more+" "+self) })
+			w.change("prod", func(e *v1.EgressIP) { e.Labels = map[string]string{"when": when} })
+			<-time.After(10 * time.Second)
+			synctest.Wait()
+			if got := w.dump(); w.writes() > 0 || w.recorded() != "" {
+				t.Errorf("%s: takes addresses of its own network for others, and recorded %s:\n%s", when, w.recorded(), got)
+			}
+			if got := w.gated(four, more); !slices.Equal(got, []string{more}) {
+				t.Errorf("%s: gated %v", when, got)
+			}
+			if got, next := w.words("prod"), w.words("next"); !slices.Equal(got, []string{self + " " + four}) || len(next) > 0 {
+				t.Errorf("%s: says %q, %q", when, got, next)
+			}
+		}
+		check("while it runs")
+		w.change("gone", func(e *v1.EgressIP) { give(e, six+" "+other) })
+		w.saysEventually("gone") // a release needs no network
+		stop()
+		synced := make(chan struct{})
+		go func() {
+			defer close(synced)
+			w.start()
+		}()
+		check("after a restart")
+		select {
+		case <-synced:
+			t.Error("what an earlier run left may be deleted, though it is not known which networks that is on")
+		default:
+		}
+		whole := node()
+		whole.UID = bare.UID
+		if _, err := nodes.Update(t.Context(), whole, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		<-synced
+		w.saysEventually("next", self+" "+more)
+		w.saysEventually("prod", self+" "+four)
+		if w.writes() > 0 {
+			t.Errorf("has\n%s", w.dump())
+		}
 	})
 }
 

@@ -2,11 +2,13 @@ package node
 
 import (
 	"errors"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -229,6 +231,43 @@ func TestLinkLost(t *testing.T) {
 	w.saysEventually("prod", self+" 10.10.10.5")
 	if got := w.dump(); !strings.Contains(got, "default via 10.10.10.1 dev net1 table 1111") || strings.Contains(got, "dummy") {
 		t.Errorf("has\n%s", got)
+	}
+}
+
+// TestNoLinkFor: a node takes no address that its host has itself, or reaches others through.
+func TestNoLinkFor(t *testing.T) {
+	for _, c := range []struct {
+		name, addr, network, problem string
+	}{
+		{"the host's own address", "203.0.113.9", "203.0.113.9/32", "no link that is up has network 203.0.113.9/32 of 203.0.113.9"},
+		{"a gateway", "10.10.10.1", "10.10.10.0/24", "10.10.10.1 is a gateway of the host's routes through dummy"},
+		{"one of several gateways", "10.10.10.2", "10.10.10.0/24", "10.10.10.2 is a gateway of the host's routes through dummy"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := object("prod", []string{c.addr}, nil)
+				e.Status.Items = []v1.EgressIPStatusItem{{EgressIP: c.addr, Node: self, Network: c.network}}
+				w := newWorld(t, e)
+				anycast := host.Address{Link: "anycast", Prefix: prefixes("203.0.113.9/32")[0]}
+				w.addrs.Put(anycast, host.AddressUse{})
+				w.networks[1].Routes = append(w.networks[1].Routes, host.LinkRoute{Dst: prefixes("198.51.100.0/24")[0], Table: 254,
+					Hops: []host.LinkHop{{Via: netip.MustParseAddr("10.10.10.4")}, {Via: netip.MustParseAddr("10.10.10.2")}}})
+				w.networks = append(w.networks, host.Network{Link: anycast.Link, Index: 112, Addrs: []netip.Prefix{anycast.Prefix}})
+				w.start()
+				w.saysEventually("prod", self)
+				<-time.After(time.Second)
+				synctest.Wait()
+				if got := w.get("prod").Status.Programmed; len(got) != 1 || len(got[0].EgressIPs) > 0 || got[0].Problem != c.problem {
+					t.Errorf("says %+v", got)
+				}
+				if got := hostfake.DumpAddresses(w.addrs.Objects()); got != "anycast 203.0.113.9/32\n" {
+					t.Errorf("the host has\n%s", got)
+				}
+				if got := w.recorded(); got != "" {
+					t.Errorf("recorded %s", got)
+				}
+			})
+		})
 	}
 }
 

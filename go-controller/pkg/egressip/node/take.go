@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -14,6 +15,7 @@ import (
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
 // overtaken is the delay before an EgressIP is reconciled again if the API server had
@@ -24,13 +26,22 @@ const overtaken = 100 * time.Millisecond
 // does not delay the other EgressIPs.
 const getTimeout = 2 * time.Second
 
-// allowed returns a function that reports for which of the assigned addresses this node may answer: those that
-// it holds, and those that it may take.
-func (c *Controller) allowed(ctx context.Context, e *v1.EgressIP, before state, assignment egressip.NodeAssignment) (func(netip.Addr) bool, error) {
+// allowed returns the assignment of this node, and a function that reports for which of its addresses this node may
+// answer: those that it holds, and those that it may take. While the node's object lacks its annotations (it was deleted
+// and created again), addresses of the primary network cannot be told from those of others, and would be added to a link:
+// until then nothing is taken, what is held stays, and OVN answers for nothing else.
+func (c *Controller) allowed(
+	ctx context.Context, e *v1.EgressIP, before state, node topology.Node,
+) (egressip.NodeAssignment, func(netip.Addr) bool, error) {
+	assignment := egressip.AssignmentOf(e.Status, node)
 	fresh := slices.Concat(assignment.Primary, assignment.Secondary)
+	if len(node.Primary) == 0 && len(fresh) > 0 {
+		err := fmt.Errorf("hold addresses of EgressIP %s: the primary network of node %s is not known yet", e.Name, node.Name)
+		return assignment, nil, errors.Join(err, c.suppression.apply(ctx))
+	}
 	fresh = slices.DeleteFunc(fresh, func(a netip.Addr) bool { return before.held[a] || !c.ready() || !c.takes(e.Status, a) })
 	fresh, err := c.stillAssigned(ctx, e, fresh)
-	return func(a netip.Addr) bool {
+	return assignment, func(a netip.Addr) bool {
 		return slices.Contains(fresh, a) || before.held[a] && egressip.Next(true, e.Status, c.deps.Node, a).Answers()
 	}, err
 }
