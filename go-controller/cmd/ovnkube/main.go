@@ -114,7 +114,8 @@ func argument(name string) string {
 
 // load loads the configuration from its sources.
 func load(file string, flags map[string]string, role app.Role) (config.Config, []config.Notice, error) {
-	s := config.Sources{Flags: flags, LookupEnv: os.LookupEnv, ReadFile: os.ReadFile, WithoutNorthbound: role.Master == "", WithoutSouthbound: role.CleanupNode != ""}
+	s := config.Sources{Flags: flags, LookupEnv: os.LookupEnv, ReadFile: os.ReadFile,
+		WithoutNorthbound: role.Master == "", WithoutSouthbound: role.CleanupNode != "", WithoutPage: role.Master == ""}
 	if role.Node != "" || role.CleanupNode != "" {
 		s.ExternalIDs = app.ExternalIDs
 	}

@@ -73,10 +73,17 @@ func TestRefusals(t *testing.T) {
 	unknownKey := write(t, "[default]\nmtu=1400\nmtv=1500\n")
 	notIni := write(t, "mtu: 1400\n")
 	overlap := write(t, "[default]\ncluster-subnets=10.244.0.0/16\n[kubernetes]\nservice-cidrs=10.244.96.0/24\n")
+	otherRoles := write(t, "[page]\nbind-address=192.0.2.1:9414\nprivkey=/none/page.key\ncert=/none/page.crt\n"+
+		"[ovnnorth]\naddress=ssl:192.0.2.1:6641\nclient-privkey=/none/nb\n[ovnsouth]\naddress=ssl:192.0.2.1:6642\nclient-privkey=/none/sb\n"+
+		"[kubernetes]\ncacert=/none/ca\n")
 	for _, tc := range []struct {
 		args []string
 		want string
 	}{
+		{[]string{"--init-master=n1", "--config-file", otherRoles}, otherRoles + `:page:privkey: value "/none/page.key": cannot be read: no such file or directory`},
+		{[]string{node, "--init-master=n1", "--config-file", otherRoles}, otherRoles + `:page:privkey: `},
+		{[]string{node, "--config-file", otherRoles}, otherRoles + `:ovnsouth:client-privkey: value "/none/sb": cannot be read: no such file or directory`},
+		{[]string{"--cleanup-node=n1", "--config-file", otherRoles}, otherRoles + `:kubernetes:cacert: value "/none/ca": cannot be read: no such file or directory`},
 		{nil, "nothing to do: one of --init-master NAME, --init-node NAME (or both) or --cleanup-node NAME is needed"},
 		{[]string{"--init-node="}, "nothing to do: one of --init-master NAME, --init-node NAME (or both) or --cleanup-node NAME is needed"},
 		{[]string{node, "--cleanup-node", "n1"}, "--cleanup-node goes with neither --init-master nor --init-node"},

@@ -28,6 +28,10 @@ type Sources struct {
 	WithoutNorthbound bool
 	// WithoutSouthbound is the same for the southbound database.
 	WithoutSouthbound bool
+	// WithoutPage is the same for the egress page, which only masters serve.
+	WithoutPage bool
+	// WithoutKubernetes is the same for the API server.
+	WithoutKubernetes bool
 }
 
 // given is a value as text, and where it came from.
