@@ -15,7 +15,7 @@ func TestAdoptArguments(t *testing.T) {
 	}{
 		{"argument", []string{"everything"}, "ovnkube adopt: everything: unexpected argument; allowed: flags only, see ovnkube adopt --help\n"},
 		{"unknown flag", []string{"--all"}, "ovnkube adopt: --all: unknown flag; allowed: the flags in ovnkube adopt --help\n"},
-		{"no file", []string{"--config-file=/nonexistent/ovn.conf"}, "ovnkube adopt: --config-file: value \"/nonexistent/ovn.conf\": cannot be read; allowed: a readable file\n"},
+		{"no file", []string{"--config-file=/nonexistent/ovn.conf"}, "ovnkube adopt: --config-file: value \"/nonexistent/ovn.conf\": cannot be read: no such file or directory; allowed: a readable file\n"},
 		{"no address", []string{"--nb-address=nowhere", "--yes"}, "ovnkube adopt: --nb-address: value \"nowhere\": allowed: "},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -166,13 +166,13 @@ func (l *loader) readable(field *string, what string) error {
 		return nil
 	}
 	if _, err := l.sources.ReadFile(*field); err != nil {
-		return l.refuse(field, "cannot be read: "+reason(err), what)
+		return l.refuse(field, "cannot be read: "+Reason(err), what)
 	}
 	return nil
 }
 
-// reason drops the operation and the path from a file error.
-func reason(err error) string {
+// Reason returns a file error without the operation and the path.
+func Reason(err error) string {
 	var pe *fs.PathError
 	if errors.As(err, &pe) {
 		return pe.Err.Error()
