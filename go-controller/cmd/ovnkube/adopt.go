@@ -48,7 +48,8 @@ func adoptCommand(errs io.Writer) *cli.App {
 			if c.Args().Present() {
 				return fmt.Errorf("%s: unexpected argument; allowed: flags only, see %s --help", c.Args().First(), c.App.HelpName)
 			}
-			cfg, notices, err := loadFrom(config.Sources{Flags: given(), LookupEnv: os.LookupEnv, ReadFile: os.ReadFile}, file)
+			cfg, notices, err := loadFrom(config.Sources{Flags: given(), LookupEnv: os.LookupEnv, ReadFile: os.ReadFile,
+				WithoutSouthbound: true, WithoutPage: true, WithoutKubernetes: true}, file)
 			if err != nil {
 				return err
 			}

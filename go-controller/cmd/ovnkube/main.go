@@ -73,6 +73,11 @@ func command() *cli.App {
 			if c.Args().Present() {
 				return fmt.Errorf("%s: unexpected argument; allowed: flags only, see ovnkube --help", c.Args().First())
 			}
+			for _, name := range []string{"init-master", "init-node", "cleanup-node"} {
+				if c.IsSet(name) && c.String(name) == "" { // such as an environment variable that is not set
+					return &config.Error{Where: "--" + name, Allowed: "the name of a node"}
+				}
+			}
 			if err := role.Validate(); err != nil {
 				return err
 			}
@@ -114,7 +119,8 @@ func argument(name string) string {
 
 // load loads the configuration from its sources.
 func load(file string, flags map[string]string, role app.Role) (config.Config, []config.Notice, error) {
-	s := config.Sources{Flags: flags, LookupEnv: os.LookupEnv, ReadFile: os.ReadFile, WithoutNorthbound: role.Master == "", WithoutSouthbound: role.CleanupNode != ""}
+	s := config.Sources{Flags: flags, LookupEnv: os.LookupEnv, ReadFile: os.ReadFile,
+		WithoutNorthbound: role.Master == "", WithoutSouthbound: role.CleanupNode != "", WithoutPage: role.Master == ""}
 	if role.Node != "" || role.CleanupNode != "" {
 		s.ExternalIDs = app.ExternalIDs
 	}
@@ -137,7 +143,7 @@ func loadFrom(s config.Sources, file string) (config.Config, []config.Notice, er
 	case err == nil:
 		s.File = &config.File{Name: name, Data: data}
 	case file != "" || !errors.Is(err, fs.ErrNotExist):
-		return config.Config{}, nil, &config.Error{Where: "--config-file", Value: name, Problem: "cannot be read", Allowed: "a readable file"}
+		return config.Config{}, nil, &config.Error{Where: "--config-file", Value: name, Problem: "cannot be read: " + config.Reason(err), Allowed: "a readable file"}
 	}
 	return config.Load(s)
 }

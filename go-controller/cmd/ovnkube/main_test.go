@@ -73,12 +73,22 @@ func TestRefusals(t *testing.T) {
 	unknownKey := write(t, "[default]\nmtu=1400\nmtv=1500\n")
 	notIni := write(t, "mtu: 1400\n")
 	overlap := write(t, "[default]\ncluster-subnets=10.244.0.0/16\n[kubernetes]\nservice-cidrs=10.244.96.0/24\n")
+	otherRoles := write(t, "[page]\nbind-address=192.0.2.1:9414\nprivkey=/none/page.key\ncert=/none/page.crt\n"+
+		"[ovnnorth]\naddress=ssl:192.0.2.1:6641\nclient-privkey=/none/nb\n[ovnsouth]\naddress=ssl:192.0.2.1:6642\nclient-privkey=/none/sb\n"+
+		"[kubernetes]\ncacert=/none/ca\n")
 	for _, tc := range []struct {
 		args []string
 		want string
 	}{
+		{[]string{"--init-master=n1", "--config-file", otherRoles}, otherRoles + `:page:privkey: value "/none/page.key": cannot be read: no such file or directory`},
+		{[]string{node, "--init-master=n1", "--config-file", otherRoles}, otherRoles + `:page:privkey: `},
+		{[]string{node, "--config-file", otherRoles}, otherRoles + `:ovnsouth:client-privkey: value "/none/sb": cannot be read: no such file or directory`},
+		{[]string{"--cleanup-node=n1", "--config-file", otherRoles}, otherRoles + `:kubernetes:cacert: value "/none/ca": cannot be read: no such file or directory`},
 		{nil, "nothing to do: one of --init-master NAME, --init-node NAME (or both) or --cleanup-node NAME is needed"},
-		{[]string{"--init-node="}, "nothing to do: one of --init-master NAME, --init-node NAME (or both) or --cleanup-node NAME is needed"},
+		{[]string{"--init-node="}, `--init-node: value "": allowed: the name of a node`},
+		{[]string{"--init-node=", "--init-master=n1"}, `--init-node: value "": allowed: the name of a node`},
+		{[]string{node, "--init-master", ""}, `--init-master: value "": allowed: the name of a node`},
+		{[]string{node, "--cleanup-node="}, `--cleanup-node: value "": allowed: the name of a node`},
 		{[]string{node, "--cleanup-node", "n1"}, "--cleanup-node goes with neither --init-master nor --init-node"},
 		{[]string{node, "now"}, "now: unexpected argument; allowed: flags only, see ovnkube --help"},
 		{[]string{node, "--init-cluster-manager", "n1"}, "--init-cluster-manager: unknown flag; allowed: the flags in ovnkube --help"},
@@ -87,7 +97,8 @@ func TestRefusals(t *testing.T) {
 		{[]string{node, "--mtu"}, "--mtu: value missing; allowed: --mtu VALUE or --mtu=VALUE"},
 		{[]string{node, "--mtu", "many"}, `--mtu: value "many": allowed: a number of bytes from 576 to 65535`},
 		{[]string{node, "--nodeport=2"}, `--nodeport: value "2": allowed: true or false`},
-		{[]string{node, "--config-file", "/none"}, `--config-file: value "/none": cannot be read; allowed: a readable file`},
+		{[]string{node, "--config-file", "/none"}, `--config-file: value "/none": cannot be read: no such file or directory; allowed: a readable file`},
+		{[]string{node, "--config-file", "/"}, `--config-file: value "/": cannot be read: is a directory; allowed: a readable file`},
 		{[]string{node, "--config-file", unknownKey}, unknownKey + `:default:mtv: value "1500": unknown key; allowed: cluster-subnets, mtu, `},
 		{[]string{node, "--config-file", notIni}, notIni + ":1:1: "},
 		{[]string{node, "--config-file", overlap}, overlap + `:kubernetes:service-cidrs: value "10.244.96.0/24": 10.244.96.0/24 overlaps 10.244.0.0/16 of ` +
@@ -196,9 +207,12 @@ func TestStalePIDFile(t *testing.T) {
 	}
 }
 
-func TestLogFileThatCannotBeOpened(t *testing.T) {
-	out, err := ovnkube("--init-master", "n1", "--logfile", "/none/log").CombinedOutput()
-	if err == nil || string(out) != "ovnkube: open the log: open /none/log: no such file or directory\n" {
-		t.Errorf("%v: %s", err, out)
+// TestFilesThatCannotBeWritten: the error names the option.
+func TestFilesThatCannotBeWritten(t *testing.T) {
+	for _, option := range []string{"--logfile", "--pidfile"} {
+		out, err := ovnkube("--init-master", "n1", option, "/none/file").CombinedOutput()
+		if want := "ovnkube: " + option + ": value \"/none/file\": cannot be written: no such file or directory; allowed: a file in a directory that exists\n"; err == nil || string(out) != want {
+			t.Errorf("%v: %s, want %s", err, out, want)
+		}
 	}
 }

@@ -21,10 +21,10 @@ func setUpLog(l config.Logging) (func(), error) {
 		// lumberjack opens the file on the first line; report a file that cannot be opened at startup.
 		f, err := os.OpenFile(l.File, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 		if err != nil {
-			return nil, fmt.Errorf("open the log: %w", err)
+			return nil, unwritable("--logfile", l.File, err)
 		}
 		if err := f.Close(); err != nil {
-			return nil, fmt.Errorf("open the log: %w", err)
+			return nil, unwritable("--logfile", l.File, err)
 		}
 		file := &lumberjack.Logger{Filename: l.File, MaxSize: l.FileMaxSize, MaxBackups: l.FileMaxBackups, MaxAge: l.FileMaxAge, Compress: true}
 		closeFile = file.Close
@@ -44,6 +44,11 @@ func setUpLog(l config.Logging) (func(), error) {
 	}, nil
 }
 
+// unwritable returns an error that names the option of a file.
+func unwritable(option, path string, err error) error {
+	return &config.Error{Where: option, Value: path, Problem: "cannot be written: " + config.Reason(err), Allowed: "a file in a directory that exists"}
+}
+
 // writePIDFile writes the process id to path, if set. It fails if another ovnkube is running with that file. The
 // returned function removes the file.
 func writePIDFile(path string) (func(), error) {
@@ -55,7 +60,7 @@ func writePIDFile(path string) (func(), error) {
 	}
 	self := strconv.Itoa(os.Getpid())
 	if err := os.WriteFile(path, []byte(self+"\n"), 0o644); err != nil {
-		return nil, fmt.Errorf("write the pid file: %w", err)
+		return nil, unwritable("--pidfile", path, err)
 	}
 	return func() {
 		if data, err := os.ReadFile(path); err == nil && strings.TrimSpace(string(data)) == self {

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -17,7 +18,11 @@ func openAudit(l config.Logging) (audit.Sink, error) {
 	if l.EgressAudit == "" {
 		return nil, nil
 	}
-	return auditfile.Open(l.EgressAudit, int64(l.EgressAuditMaxSize)<<20, l.EgressAuditMaxBackups)
+	sink, err := auditfile.Open(l.EgressAudit, int64(l.EgressAuditMaxSize)<<20, l.EgressAuditMaxBackups)
+	if err != nil {
+		return nil, fmt.Errorf("--egress-audit-log: %w", err)
+	}
+	return sink, nil
 }
 
 // startAudit returns the recorder of a master that starts to lead, and a function to call when its

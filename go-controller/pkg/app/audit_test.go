@@ -47,7 +47,7 @@ func TestAuditFile(t *testing.T) {
 	if sink, err := openAudit(config.Logging{}); sink != nil || err != nil {
 		t.Errorf("without the option: %v, %v", sink, err)
 	}
-	if _, err := openAudit(config.Logging{EgressAudit: t.TempDir()}); err == nil {
-		t.Error("a directory is taken for the file")
+	if _, err := openAudit(config.Logging{EgressAudit: t.TempDir()}); err == nil || !strings.HasPrefix(err.Error(), "--egress-audit-log: ") {
+		t.Errorf("a directory: %v, want an error that names the option", err)
 	}
 }

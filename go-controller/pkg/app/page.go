@@ -37,7 +37,7 @@ func pageServer(env *Env) (*server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make clients for the egress page: %w", err)
 	}
-	return newServer(cfg.Page.BindAddress, pageHandler(env, clients), certificateFiles(cfg.Page.Key, cfg.Page.Cert))
+	return newServer("--egress-page-bind-address", cfg.Page.BindAddress, pageHandler(env, clients), certificateFiles(cfg.Page.Key, cfg.Page.Cert))
 }
 
 func pageHandler(env *Env, clients reader.Clients) http.Handler {

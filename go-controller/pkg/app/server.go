@@ -43,17 +43,18 @@ func listen(cfg config.Config, env *Env) ([]*server, error) {
 		return nil, err
 	}
 	for _, l := range []struct {
+		option  string
 		address string
 		handler http.Handler
 		cert    certificate
 	}{
-		{cfg.Metrics.BindAddress, metricsHandler(env, cfg.Metrics), cert},
-		{cfg.Kubernetes.HealthzBindAddress, healthHandler(env.Ready, nil), nil},
+		{"--metrics-bind-address", cfg.Metrics.BindAddress, metricsHandler(env, cfg.Metrics), cert},
+		{"--healthz-bind-address", cfg.Kubernetes.HealthzBindAddress, healthHandler(env.Ready, nil), nil},
 	} {
 		if l.address == "" {
 			continue
 		}
-		s, err := newServer(l.address, l.handler, l.cert)
+		s, err := newServer(l.option, l.address, l.handler, l.cert)
 		if err != nil {
 			for _, opened := range out {
 				opened.listener.Close()
@@ -109,10 +110,19 @@ func metricsCertificate(m config.Metrics) (certificate, error) {
 	}, nil
 }
 
-func newServer(address string, handler http.Handler, cert certificate) (*server, error) {
+// listenAt opens a listener at the address of an option, which an error names.
+func listenAt(option, address string) (net.Listener, error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("listen on %s: %w", address, err)
+		return nil, fmt.Errorf("%s: %w", option, err)
+	}
+	return l, nil
+}
+
+func newServer(option, address string, handler http.Handler, cert certificate) (*server, error) {
+	l, err := listenAt(option, address)
+	if err != nil {
+		return nil, err
 	}
 	if cert != nil {
 		l = tls.NewListener(l, &tls.Config{

@@ -108,7 +108,7 @@ func TestMetricsCertificate(t *testing.T) {
 		t.Fatal(err)
 	}
 	env := testEnv(reviewing())
-	s, err := newServer("127.0.0.1:0", metricsHandler(env, m), cert)
+	s, err := newServer("--metrics-bind-address", "127.0.0.1:0", metricsHandler(env, m), cert)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,8 +16,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"k8s.io/client-go/rest"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/config"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
@@ -111,15 +114,30 @@ func TestNoAddressNoListener(t *testing.T) {
 	}
 }
 
+// TestAddressInUse: the error names the option.
 func TestAddressInUse(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	cfg := config.Config{Metrics: config.Metrics{BindAddress: "127.0.0.1:0"}, Kubernetes: config.Kubernetes{HealthzBindAddress: l.Addr().String()}}
-	if _, err := listen(cfg, testEnv(nil)); err == nil || !strings.Contains(err.Error(), l.Addr().String()) {
-		t.Errorf("listen: %v", err)
+	used := l.Addr().String()
+	env := testEnv(fakeapi.NewClientset())
+	env.REST = &rest.Config{}
+	all := func() error { _, err := listen(env.Config, env); return err }
+	for option, tc := range map[string]struct {
+		config config.Config
+		listen func() error
+	}{
+		"--metrics-bind-address":     {config.Config{Metrics: config.Metrics{BindAddress: used}}, all},
+		"--healthz-bind-address":     {config.Config{Metrics: config.Metrics{BindAddress: "127.0.0.1:0"}, Kubernetes: config.Kubernetes{HealthzBindAddress: used}}, all},
+		"--egress-page-bind-address": {config.Config{Page: config.Page{BindAddress: used}}, func() error { _, err := pageServer(env); return err }},
+		"--trace-bind-address":       {config.Config{Trace: config.Trace{BindAddress: used}}, func() error { _, err := (&node{env: env}).traces(nil, nil); return err }},
+	} {
+		env.Config = tc.config
+		if err := tc.listen(); !errors.Is(err, syscall.EADDRINUSE) || !strings.HasPrefix(err.Error(), option+": ") || !strings.Contains(err.Error(), used) {
+			t.Errorf("%s: %v", option, err)
+		}
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/netip"
 	"strconv"
@@ -35,9 +34,9 @@ const selfSigned = 10 * 365 * 24 * time.Hour
 // traces returns the server that answers questions about packets.
 func (n *node) traces(all *nodeinfo.View, pods informers.SharedInformerFactory) (runner, error) {
 	cfg := n.env.Config
-	listener, err := net.Listen("tcp", cfg.Trace.BindAddress)
+	listener, err := listenAt("--trace-bind-address", cfg.Trace.BindAddress)
 	if err != nil {
-		return nil, fmt.Errorf("listen on %s: %w", cfg.Trace.BindAddress, err)
+		return nil, err
 	}
 	cert, err := ownCertificate(n.name)
 	if err != nil {

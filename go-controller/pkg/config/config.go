@@ -217,8 +217,8 @@ type Database struct {
 	Endpoints []Endpoint
 	// PrivKey, Cert and CACert are files; they are used if Secure returns true.
 	PrivKey, Cert, CACert string
-	// CommonName is the name that the server's certificate must have; empty to check the
-	// host of the endpoint instead.
+	// CommonName is the name that the server's certificate must have; empty to accept any
+	// name that the authority signed.
 	CommonName string
 }
 

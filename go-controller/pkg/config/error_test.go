@@ -189,3 +189,29 @@ func TestNodeWithoutNorthboundFiles(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestFilesOfOtherRoles: a process does not need the files of settings that only another role uses.
+func TestFilesOfOtherRoles(t *testing.T) {
+	for name, c := range map[string]struct {
+		flags map[string]string
+		s     Sources
+		want  string // of the error; "" for none
+	}{
+		"page of a master":       {map[string]string{"egress-page-privkey": "/k", "egress-page-cert": "/c"}, Sources{}, "--egress-page-privkey"},
+		"page of masters":        {map[string]string{"egress-page-privkey": "/k", "egress-page-cert": "/c"}, Sources{WithoutPage: true}, ""},
+		"page without its key":   {map[string]string{"egress-page-cert": "/c"}, Sources{WithoutPage: true}, "--egress-page-cert"},
+		"API server":             {map[string]string{"k8s-cacert": "/ca", "k8s-token-file": "/token"}, Sources{}, "--k8s-cacert"},
+		"API server is not used": {map[string]string{"k8s-cacert": "/ca", "k8s-token-file": "/token"}, Sources{WithoutKubernetes: true}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.s.Flags, c.s.ReadFile = c.flags, noFile
+			_, _, err := Load(c.s)
+			switch {
+			case c.want == "" && err != nil:
+				t.Error(err)
+			case c.want != "" && (err == nil || !strings.HasPrefix(err.Error(), c.want+": ")):
+				t.Errorf("%v, want %s to be refused", err, c.want)
+			}
+		})
+	}
+}

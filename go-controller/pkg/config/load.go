@@ -28,6 +28,10 @@ type Sources struct {
 	WithoutNorthbound bool
 	// WithoutSouthbound is the same for the southbound database.
 	WithoutSouthbound bool
+	// WithoutPage is the same for the egress page, which only masters serve.
+	WithoutPage bool
+	// WithoutKubernetes is the same for the API server.
+	WithoutKubernetes bool
 }
 
 // given is a value as text, and where it came from.
@@ -162,13 +166,13 @@ func (l *loader) readable(field *string, what string) error {
 		return nil
 	}
 	if _, err := l.sources.ReadFile(*field); err != nil {
-		return l.refuse(field, "cannot be read: "+reason(err), what)
+		return l.refuse(field, "cannot be read: "+Reason(err), what)
 	}
 	return nil
 }
 
-// reason drops the operation and the path from a file error.
-func reason(err error) string {
+// Reason returns a file error without the operation and the path.
+func Reason(err error) string {
 	var pe *fs.PathError
 	if errors.As(err, &pe) {
 		return pe.Err.Error()

@@ -154,6 +154,9 @@ func (l *loader) checkPage() error {
 	if err := l.checkTogether(&p.Key, &p.Cert); err != nil {
 		return err
 	}
+	if l.sources.WithoutPage {
+		return nil
+	}
 	for _, field := range []*string{&p.Key, &p.Cert} {
 		if err := l.readable(field, "a readable PEM file"); err != nil {
 			return err
@@ -204,6 +207,9 @@ func (l *loader) checkDatabase(db *Database) error {
 }
 
 func (l *loader) checkKubernetes() error {
+	if l.sources.WithoutKubernetes {
+		return nil
+	}
 	k := &l.config.Kubernetes
 	for _, file := range []struct {
 		field *string

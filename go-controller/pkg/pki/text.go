@@ -1,6 +1,7 @@
 package pki
 
 import (
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -128,21 +129,18 @@ func CheckRequest(request []byte, name string) (*ecdsa.PublicKey, error) {
 const CommonNameLength = 64
 
 // Request returns a certificate request for a client with the given common name. Its key is in the directory, under
-// name; it is made if it does not exist.
+// name; it is made if it does not exist. A file that is no key is kept beside a new one.
 func (d Dir) Request(name, commonName string) ([]byte, error) {
 	path := d.path(name + keySuffix)
 	data, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		if data, err = d.newKey(path); err != nil {
-			return nil, err
-		}
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("read key: %w", err)
 	}
 	key, err := parseKey(data)
 	if err != nil {
-		return nil, fmt.Errorf("read key: %s: %w", path, err)
+		if key, err = d.newKey(path); err != nil {
+			return nil, err
+		}
 	}
 	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: commonName}}, key)
 	if err != nil {
@@ -151,9 +149,13 @@ func (d Dir) Request(name, commonName string) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: requestType, Bytes: der}), nil
 }
 
-func (d Dir) newKey(path string) ([]byte, error) {
+// newKey makes a key in a file. What the file had is kept beside it.
+func (d Dir) newKey(path string) (crypto.Signer, error) {
 	if err := os.MkdirAll(string(d), 0o700); err != nil {
 		return nil, fmt.Errorf("make directory: %w", err)
+	}
+	if err := os.Rename(path, path+".unreadable"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("keep the file that is no key: %w", err)
 	}
 	key, err := newKey()
 	if err != nil {
@@ -163,7 +165,7 @@ func (d Dir) newKey(path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return data, write(path, data, 0o600, false)
+	return key, write(path, data, 0o600, false)
 }
 
 // parseCerts parses certificates up to the first block that is not one.
@@ -209,7 +211,7 @@ func (d Dir) Accept(name string, answer []byte) (*x509.Certificate, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read answer: %w", err)
 	}
-	if !slices.ContainsFunc(parseCerts(rest), func(ca *x509.Certificate) bool { return ca.IsCA && cert.CheckSignatureFrom(ca) == nil }) {
+	if !signedBy(cert, rest) {
 		return nil, errors.New("read answer: no certificate of the authority that signed")
 	}
 	data, err := os.ReadFile(d.path(name + keySuffix))
@@ -229,8 +231,13 @@ func (d Dir) Accept(name string, answer []byte) (*x509.Certificate, error) {
 	return cert, d.replace(name, cert)
 }
 
-// Certificate returns the certificate of that name if there is one that matches the key next to it and has the
-// given common name.
+// signedBy reports whether one of the authorities in a PEM text signed a certificate.
+func signedBy(cert *x509.Certificate, authorities []byte) bool {
+	return slices.ContainsFunc(parseCerts(authorities), func(ca *x509.Certificate) bool { return ca.IsCA && cert.CheckSignatureFrom(ca) == nil })
+}
+
+// Certificate returns the certificate of that name if there is one that matches the key next to it, has the
+// given common name, and is signed by an authority next to it.
 func (d Dir) Certificate(name, commonName string) (*x509.Certificate, error) {
 	cert, err := readCert(d.path(name + certSuffix))
 	if err != nil {
@@ -246,6 +253,13 @@ func (d Dir) Certificate(name, commonName string) (*x509.Certificate, error) {
 	}
 	if !belongs(cert, key) || cert.Subject.CommonName != commonName {
 		return nil, fmt.Errorf("%s is not the certificate of %s", d.path(name+certSuffix), commonName)
+	}
+	authorities, err := os.ReadFile(d.path(caCertFile))
+	if err != nil {
+		return nil, fmt.Errorf("read authorities: %w", err)
+	}
+	if !signedBy(cert, authorities) {
+		return nil, fmt.Errorf("%s has no authority that signed %s", d.path(caCertFile), d.path(name+certSuffix))
 	}
 	return cert, nil
 }

@@ -45,7 +45,7 @@ type Server struct {
 func (s *Server) Run(ctx context.Context, listening func(net.Addr)) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", fmt.Sprintf(":%d", s.Port))
 	if err != nil {
-		return fmt.Errorf("listen for health probes: %w", err)
+		return fmt.Errorf("--egressip-node-healthcheck-port: %w", err)
 	}
 	var options []grpc.ServerOption
 	if s.TLS != nil {

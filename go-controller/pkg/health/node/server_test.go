@@ -3,7 +3,10 @@ package node
 import (
 	"context"
 	"errors"
+	"net"
+	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +14,19 @@ import (
 	grpchealth "google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
 )
+
+// TestPortInUse: the error names the option.
+func TestPortInUse(t *testing.T) {
+	l, err := net.Listen("tcp", ":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	err = (&Server{Port: l.Addr().(*net.TCPAddr).Port}).Run(t.Context(), nil)
+	if !errors.Is(err, syscall.EADDRINUSE) || !strings.HasPrefix(err.Error(), "--egressip-node-healthcheck-port: ") {
+		t.Errorf("%v", err)
+	}
+}
 
 // TestChecks: a check that fails or hangs is reported within half a second, and so is recovery.
 func TestChecks(t *testing.T) {

@@ -275,7 +275,7 @@ func TestRenewal(t *testing.T) {
 }
 
 // TestNodeRenewal: a node requests another certificate before its certificate ends, with the same key, and a new
-// one if what it has is useless.
+// one if what it has is useless: the certificate, its key or the authorities that it trusts.
 func TestNodeRenewal(t *testing.T) {
 	c := &clock{}
 	kube := server(agent("n1"))
@@ -299,6 +299,7 @@ func TestNodeRenewal(t *testing.T) {
 			t.Errorf("%d requests, want %d", got, want)
 		}
 	}
+	path := func(file string) string { return filepath.Join(string(node.Dir), file) }
 	ensure(1)
 	key := read(t, node.Dir, "ovn-privkey.pem")
 	ensure(1)
@@ -307,10 +308,32 @@ func TestNodeRenewal(t *testing.T) {
 	if !bytes.Equal(key, read(t, node.Dir, "ovn-privkey.pem")) {
 		t.Error("another key")
 	}
-	if err := os.WriteFile(filepath.Join(string(node.Dir), "ovn-cert.pem"), nil, 0o644); err != nil {
-		t.Fatal(err)
+	c.set(0) // the time that accepts assumes
+	for i, damage := range []func() error{
+		func() error { return os.WriteFile(path("ovn-cert.pem"), nil, 0o644) },
+		func() error { return os.Remove(path("cacert.pem")) },
+		func() error { return os.WriteFile(path("cacert.pem"), []byte("text"), 0o644) },
+		func() error { return os.WriteFile(path("cacert.pem"), secretsOf(t, k)[metrics][keyCert], 0o644) },
+		func() error { return os.WriteFile(path("ovn-privkey.pem"), []byte("text"), 0o600) },
+	} {
+		if err := damage(); err != nil {
+			t.Fatal(err)
+		}
+		ensure(3 + i)
+		ensure(3 + i)
+		if _, err := tls.X509KeyPair(read(t, node.Dir, "ovn-cert.pem"), read(t, node.Dir, "ovn-privkey.pem")); err != nil {
+			t.Errorf("damage %d: %v", i, err)
+		}
+		if !accepts(secretsOf(t, k)["ovn-sb"][keyCA], certificate(t, read(t, node.Dir, "ovn-cert.pem")), x509.ExtKeyUsageClientAuth, "") {
+			t.Errorf("damage %d: the database does not accept the certificate", i)
+		}
+		if !accepts(read(t, node.Dir, "cacert.pem"), certificate(t, secretsOf(t, k)["ovn-sb"][keyCert]), x509.ExtKeyUsageServerAuth, "sb") {
+			t.Errorf("damage %d: the node does not accept the database", i)
+		}
 	}
-	ensure(3)
+	if aside := read(t, node.Dir, "ovn-privkey.pem.unreadable"); string(aside) != "text" {
+		t.Errorf("the key that could not be read: %q", aside)
+	}
 }
 
 // TestSecretOfAnother: a Secret with wrong content is replaced, except for an authority.
