@@ -112,6 +112,7 @@ test-layers: ## Run every test below the cluster, against real databases and ker
 	cd go-controller && CGO_ENABLED=1 go test -race -vet=off $$(go list ./... | grep -v '$(WITHOUT_RACE)$$')
 	cd go-controller && go test -vet=off $(WITHOUT_RACE:go-controller/%=./%)
 	cd contrib/kin && go test -vet=off ./...
+	cd dist/images && go test -vet=off ./...
 	cd dist/release && go test -vet=off ./...
 
 # Fuzz targets are found automatically, so new ones need no entry here.
@@ -216,7 +217,7 @@ scale-compare: ## Compare what two runs of scale measured (A=FILE B=FILE)
 
 .PHONY: scale-plot
 scale-plot: ## Plot time against size of runs with several SCALE_TIMES into _output/scale.svg (FILES='FILE...', SCALE, PHASES=REGEXP)
-	@$(if $(FILES),,$(error say what to plot: make scale-plot FILES='FILE...'))cd test/scale && go run . plot -phases '$(PHASES)' $(SCALE) $(abspath $(FILES)) >$(OUT)/scale.svg
+	@$(if $(FILES),,$(error say what to plot: make scale-plot FILES='FILE...'))mkdir -p $(OUT) && cd test/scale && go run . plot -phases '$(PHASES)' $(SCALE) $(abspath $(FILES)) >$(OUT)/scale.svg
 
 .PHONY: scale-test
 scale-test: cluster-binaries ## Test the scale measurements on the smallest cluster (root)
@@ -264,6 +265,10 @@ demo: deps cluster-binaries image ## Watch an EgressService fail over on a real 
 cluster-up: deps cluster-binaries image ## Create a local cluster (CLUSTER, NODES, GATEWAY_MODE, IP_FAMILY)
 	@$(KIN) create cluster --name $(CLUSTER) --nodes $(NODES) --gateway-mode $(GATEWAY_MODE) --ip-family $(IP_FAMILY)
 
+# After "make clean", kin is built again to delete the cluster.
+$(KIN):
+	cd contrib/kin && go build -ldflags '-s -w' -o $(BIN)/ ./cmd/kin
+
 .PHONY: cluster-down
-cluster-down: ## Delete the local cluster
+cluster-down: $(KIN) ## Delete the local cluster
 	@$(KIN) delete cluster --name $(CLUSTER)

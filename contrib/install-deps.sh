@@ -16,6 +16,7 @@ PACKAGES=(
 	iproute2 iptables nftables ethtool conntrack procps kmod util-linux
 	frr                             # BFD peers of external gateways, the router of MetalLB's test
 	mmdebstrap                      # the container image, without a container engine
+	debian-archive-keyring          # the image is of Debian, also where it is built on Ubuntu
 	prometheus                      # promtool, which checks metrics, alerts and their tests
 	openssl                         # certificates in the tests of TLS connections
 	shellcheck                      # make lint

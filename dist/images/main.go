@@ -159,6 +159,19 @@ func add(w *tar.Writer, name, path string, entry fs.DirEntry, created time.Time)
 	return fmt.Errorf("%s is neither a file nor a directory", path)
 }
 
+// reference returns the full name of an image, as containerd has it, and its tag.
+func reference(image string) (name, tag string) {
+	if i := strings.LastIndex(image, ":"); i > strings.LastIndex(image, "/") {
+		tag = image[i+1:]
+	} else {
+		image, tag = image+":latest", "latest"
+	}
+	if !strings.Contains(image, "/") {
+		image = "docker.io/library/" + image
+	}
+	return image, tag
+}
+
 // save writes an OCI image layout as one archive.
 func save(img v1.Image, o options, output string) error {
 	dir, err := os.MkdirTemp(filepath.Dir(output), "layout-")
@@ -171,8 +184,8 @@ func save(img v1.Image, o options, output string) error {
 		return err
 	}
 	// The first annotation is for OCI tools, the second one for containerd.
-	_, tag, _ := strings.Cut(o.name, ":")
-	names := map[string]string{"org.opencontainers.image.ref.name": tag, "io.containerd.image.name": "docker.io/library/" + o.name}
+	name, tag := reference(o.name)
+	names := map[string]string{"org.opencontainers.image.ref.name": tag, "io.containerd.image.name": name}
 	if err := target.AppendImage(img, layout.WithAnnotations(names), layout.WithPlatform(o.platform)); err != nil {
 		return err
 	}

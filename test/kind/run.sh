@@ -31,6 +31,10 @@ end() {
 	rm -f "$KUBECONFIG"
 	exit "$status"
 }
+case ${IP_FAMILY:-dual} in
+dual | ipv4) ;;
+*) fail "IP_FAMILY: value \"$IP_FAMILY\": the test uses IPv4 addresses of Docker's network; allowed: dual or ipv4" ;;
+esac
 trap end EXIT
 
 # source_of prints the address that a server sees when a pod asks it: pod, server.

@@ -156,7 +156,11 @@ func run(ctx context.Context, cfg config.Config, notices []config.Notice, role a
 	}
 	defer closeLog()
 	for _, n := range notices {
-		klog.Warning(n.String())
+		if n.Override {
+			klog.Info(n.String())
+		} else {
+			klog.Warning(n.String())
+		}
 	}
 	remove, err := writePIDFile(cfg.PIDFile)
 	if err != nil {

@@ -205,6 +205,9 @@ func loadRole(t *testing.T, file *config.File, mode string, values map[string]st
 			continue
 		}
 		for _, n := range notices {
+			if n.Override && c.Name == "ovnkube-master" && n.Where == "--sb-address" { // masters use another port than nodes
+				continue
+			}
 			t.Errorf("%s: %v", c.Name, n)
 		}
 		if string(cfg.Gateway.Mode) != mode {

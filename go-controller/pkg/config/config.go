@@ -142,7 +142,8 @@ type Metrics struct {
 	BindAddress string
 	// EnablePprof adds /debug/pprof/ there.
 	EnablePprof bool
-	// Insecure serves all of this without TLS and to everybody, whatever the address is.
+	// Insecure serves all of this to everybody, whatever the address is, and without TLS unless there is a
+	// certificate.
 	Insecure bool
 	// ServerCert and ServerKey are the certificate of that listener; both or neither. On a loopback address, they
 	// enable TLS.

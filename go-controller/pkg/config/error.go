@@ -32,8 +32,8 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Notice is a setting that is accepted without effect, one that is less safe than it could be, or a source that could
-// not be read.
+// Notice is a setting that is accepted without effect, one that is less safe than it could be, one that replaces a
+// different one, or a source that could not be read.
 type Notice struct {
 	// Where names the setting as in Error.
 	Where string
@@ -41,6 +41,8 @@ type Notice struct {
 	Value string
 	// Reason says why it has no effect, or what is wrong.
 	Reason string
+	// Override is true if the setting replaces a different one, which may be intended.
+	Override bool
 }
 
 // String returns "WHERE: value "VALUE" accepted, has no effect: REASON".

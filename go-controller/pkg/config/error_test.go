@@ -138,6 +138,34 @@ func TestNotices(t *testing.T) {
 	}
 }
 
+// TestOverriddenFile: a setting of the file that a flag replaces by a different one is not dropped silently.
+func TestOverriddenFile(t *testing.T) {
+	for name, c := range map[string]struct {
+		flags map[string]string
+		file  string
+		want  string
+	}{
+		"different":     {map[string]string{"gateway-mode": "shared"}, "[gateway]\nmode=local\n", `--gateway-mode: value "shared" replaces "local" of ovn.conf:gateway:mode`},
+		"by a switch":   {map[string]string{"gateway-local": "true"}, "[gateway]\nmode=shared\n", `--gateway-local: value "local" replaces "shared" of ovn.conf:gateway:mode`},
+		"empty":         {map[string]string{"gateway-interface": ""}, "[gateway]\ninterface=eth0\n", `--gateway-interface: value "" replaces "eth0" of ovn.conf:gateway:interface`},
+		"secret":        {map[string]string{"k8s-token": "abc"}, "[kubernetes]\ntoken=def\n", `--k8s-token: replaces a different value of ovn.conf:kubernetes:token`},
+		"equal":         {map[string]string{"gateway-mode": "local"}, "[gateway]\nmode=local\n", ""},
+		"equal boolean": {map[string]string{"nodeport": "true"}, "[gateway]\nnodeport=yes\n", ""},
+		"flag only":     {map[string]string{"gateway-mode": "local"}, "", ""},
+		"no effect":     {map[string]string{"platform-type": ""}, "[kubernetes]\nplatform-type=None\n", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, notices := mustLoad(t, Sources{Flags: c.flags, File: &File{Name: "ovn.conf", Data: []byte(c.file)}})
+			switch {
+			case c.want == "" && len(notices) > 0:
+				t.Errorf("notices %v", notices)
+			case c.want != "" && (len(notices) != 1 || notices[0].String() != c.want || !notices[0].Override):
+				t.Errorf("notices %+v, want %s", notices, c.want)
+			}
+		})
+	}
+}
+
 // TestUncheckedNames: ovnkube says when it does not check the name in the certificate of a database that it uses.
 func TestUncheckedNames(t *testing.T) {
 	ssl := map[string]string{"nb-address": "ssl:192.0.2.1:6641", "sb-address": "ssl:192.0.2.1:6642"}

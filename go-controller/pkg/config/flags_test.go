@@ -93,7 +93,7 @@ shared br-ex [] true true
 	if want := []string{
 		"--enable-multicast", "--ovn-empty-lb-events", "ovnkube.conf:kubernetes:host-network-namespace", "ovnkube.conf:kubernetes:platform-type",
 		"ovnkube.conf:kubernetes:dns-service-namespace", "ovnkube.conf:kubernetes:dns-service-name",
-		"--ovn-metrics-bind-address", "--export-ovs-metrics",
+		"--ovn-metrics-bind-address", "--export-ovs-metrics", "--gateway-mode",
 		section + "enable-egress-firewall", section + "enable-egress-qos",
 	}; !slices.Equal(told, want) {
 		t.Errorf("notices about\n%s, want\n%s", strings.Join(told, " "), strings.Join(want, " "))

@@ -88,13 +88,14 @@ func (l *loader) readExternalIDs() map[string]string {
 func (l *loader) set(o *Option) error {
 	g, explicit := l.pick(o)
 	l.from[o] = g
+	l.noticeOverride(o, g)
 	if g.text == "" && o.Default == "" {
 		return nil
 	}
 	if !o.value.set(&l.config, g.text) {
 		return &Error{Where: g.where, Value: g.text, Allowed: o.Allowed()}
 	}
-	if explicit && o.NoEffect != "" && !o.sameAsDefault(g.text) {
+	if explicit && o.NoEffect != "" && !o.same(g.text, o.Default) {
 		l.notices = append(l.notices, Notice{Where: g.where, Value: g.text, Reason: o.NoEffect})
 	}
 	return nil
@@ -130,14 +131,27 @@ func (l *loader) pick(o *Option) (given, bool) {
 	return given{"default of " + o.Name(), o.Default}, false
 }
 
-// sameAsDefault reports whether text is equivalent to the default.
-func (o *Option) sameAsDefault(text string) bool {
-	if o.Boolean() {
-		a, _ := boolean().parse(text)
-		b, _ := boolean().parse(o.Default)
-		return a == b
+// noticeOverride reports that the file has another value than the flag that is used.
+func (l *loader) noticeOverride(o *Option, used given) {
+	file, ok := l.file[o]
+	if !ok || file.where == used.where || o.NoEffect != "" || o.same(used.text, file.text) {
+		return
 	}
-	return text == o.Default
+	reason := fmt.Sprintf("value %q replaces %q of %s", used.text, file.text, file.where)
+	if o.Secret {
+		reason = "replaces a different value of " + file.where
+	}
+	l.notices = append(l.notices, Notice{Where: used.where, Reason: reason, Override: true})
+}
+
+// same reports whether two values are equivalent.
+func (o *Option) same(a, b string) bool {
+	if o.Boolean() {
+		x, _ := boolean().parse(a)
+		y, _ := boolean().parse(b)
+		return x == y
+	}
+	return a == b
 }
 
 // option returns the option that sets a field of l.config, so that checks refer to fields

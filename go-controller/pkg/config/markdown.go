@@ -18,6 +18,9 @@ const docHead = `# Configuration
 4. the ` + "`external_ids`" + ` of the local Open vSwitch, with ` + "`--init-node`" + ` and ` + "`--cleanup-node`" + ` only;
 5. the defaults below.
 
+If a flag replaces a different value of the file, the log has both values at start (of a token, neither). The manifests set the gateway mode, the addresses of listeners,
+the masters' databases, and keys and certificates by flags: change these in the manifests, not in the file.
+
 Names and formats are those of OVN-Kubernetes, so that a command line or a file written for it can be used as it is. Where it
 asks for something this program does not do and ignoring that is harmless, the setting is accepted and the log says at start
 that it has no effect; those settings are listed too. A flag, section or key that is not listed, a value that is not allowed, and

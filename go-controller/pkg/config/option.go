@@ -25,6 +25,8 @@ type Option struct {
 	// NoEffect says why a value is accepted without effect; empty for an option that has
 	// one. An option may set a field that is not used yet.
 	NoEffect string
+	// Secret is true if the log must not have the value.
+	Secret bool
 
 	value value
 }

@@ -234,7 +234,7 @@ var metricsOptions = []*Option{
 	},
 	{
 		Flag: "metrics-insecure", Section: "metrics", Key: "insecure", Default: "false",
-		Usage: "Serve all of this without TLS and to everybody who reaches the address",
+		Usage: "Serve all of this to everybody who reaches the address, over TLS only with node-server-privkey and node-server-cert",
 		value: to(boolean(), func(c *Config) *bool { return &c.Metrics.Insecure }),
 	},
 	{

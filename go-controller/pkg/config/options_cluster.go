@@ -24,7 +24,7 @@ var kubernetesOptions = []*Option{
 		value: to(path("a PEM file"), func(c *Config) *string { return &c.Kubernetes.CACert }),
 	},
 	{
-		Flag: "k8s-token", Section: "kubernetes", Key: "token", Env: "K8S_TOKEN", ExternalID: "k8s-api-token",
+		Flag: "k8s-token", Secret: true, Section: "kubernetes", Key: "token", Env: "K8S_TOKEN", ExternalID: "k8s-api-token",
 		Usage: "Bearer token for the API server",
 		value: to(words("a bearer token"), func(c *Config) *string { return &c.Kubernetes.Token }),
 	},

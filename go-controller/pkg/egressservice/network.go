@@ -110,6 +110,14 @@ func Networked(s Service, node string) bool {
 	return s.Host == node || slices.ContainsFunc(s.Endpoints, func(e Endpoint) bool { return e.Node == node })
 }
 
+// LacksRoute reports whether a node leads some of a Service's pods into a table without any route of
+// their family. The kernel goes on with the main table for their packets, which leave the usual way.
+func LacksRoute(s Service, node string, table host.RoutingTable) bool {
+	return slices.ContainsFunc(s.Endpoints, func(e Endpoint) bool {
+		return (s.Host == node || e.Node == node) && topology.FamilyOf(e.Addr) == table.Without
+	})
+}
+
 // IPRules returns the ip rules of a node for a Service with a network, which is
 // the given routing table. Traffic to destinations inside the cluster stays in the main table,
 // whoever sends it: pods, Services and nodes are not subject to egress features. The table

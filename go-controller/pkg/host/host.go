@@ -123,6 +123,8 @@ type IPRule struct {
 type RoutingTable struct {
 	Number int
 	VRF    bool // it belongs to a VRF device
+	// Without is the family in which it has no route; zero: it has routes of both.
+	Without topology.Family
 }
 
 // Route is a route of ours, identified by its protocol number.

@@ -33,7 +33,7 @@ var table = []Entry{
 	{EgressService, Programmed, no, "Disabled", "EgressServices are not enabled", "see `Assigned`"},
 	{EgressService, Programmed, no, "WaitingForHost", "the host has not confirmed yet that its rules are in force", "if this persists, see the log of ovnkube on that node"},
 	{EgressService, Programmed, no, "NotAcknowledged", "the host is reachable, but has not confirmed in time that its rules are in force, and no other node can be the host", "restart ovnkube on that node, or allow another node to be the host"},
-	{EgressService, Programmed, no, "NetworkNotFound", "a node has no such routing table, or the table has no route; traffic takes the usual routes", "add the table or its routes on that node"},
+	{EgressService, Programmed, no, "NetworkNotFound", "a node has no such routing table, or the table has no route, or none of a family of its pods; this traffic takes the usual routes", "add the table or its routes on that node"},
 	{EgressService, Conflict, no, "NoConflict", "no other EgressService has its pods", ""},
 	{EgressService, Conflict, yes, "OlderEgressService", "older EgressServices select some of its pods and decide about them", "make sure that only one Service selects each pod"},
 	{EgressService, IngressRefused, yes, "InvalidAddress", "an ingress address cannot be a source of traffic", "check what writes the Service's status"},

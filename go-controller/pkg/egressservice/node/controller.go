@@ -288,7 +288,10 @@ func (c *Controller) want(s egressservice.Service) (want contribution, problem s
 	rules := egressservice.IPRules(s, c.deps.Node, t.RoutingTable, c.reader.Cluster(), inside)
 	maps.Copy(rules, want.ipRules)
 	want.ipRules, want.replies = rules, egressservice.NodeReplyRules(s, c.deps.Node)
-	return want, "", nil
+	if egressservice.LacksRoute(s, c.deps.Node, t.RoutingTable) {
+		problem = fmt.Sprintf("the routing table of network %s has no %s route", s.Network, t.Without)
+	}
+	return want, problem, nil
 }
 
 // program writes the wanted kernel state of key. State that is no longer wanted

@@ -12,6 +12,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/hostfake"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/golden"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
 // TestNetwork: ip rules on the host, or for the pods of each node, and for their traffic
@@ -64,6 +65,45 @@ func TestNetwork(t *testing.T) {
 		w.kernel.mu.Unlock()
 		w.eventually("the rules in another table", func() bool { return strings.Count(dump(), "5000:") == 3 && w.status().Programmed == nil })
 		golden.Check(t, "network-vrf", dump())
+	})
+}
+
+// TestNetworkOfOneFamily: packets of a family in which the table has no route take the usual routes, so
+// the status names the family as long as there are endpoints of it.
+func TestNetworkOfOneFamily(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		routes := func(without topology.Family) {
+			w.kernel.mu.Lock()
+			defer w.kernel.mu.Unlock()
+			w.kernel.tables["blue"] = host.RoutingTable{Number: 7, Without: without}
+		}
+		endpoints := func(addrs ...string) {
+			t.Helper()
+			if _, err := w.kube.DiscoveryV1().EndpointSlices("default").Update(t.Context(), slice("demo-svc", addrs...), metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		says := func(what, problem string) {
+			t.Helper()
+			w.eventually(what, func() bool { p := w.status().Programmed; return p != nil && p.Problem == problem })
+		}
+		routes(topology.IPv6)
+		endpoints("10.244.0.5", "fd00:10:244:1::5")
+		w.start()
+		eg := egress("demo-svc", "ovn-worker2")
+		eg.Spec.Network = "blue"
+		w.update(eg)
+		says("the problem", "the routing table of network blue has no IPv6 route")
+		if got := hostfake.DumpIPRules(w.ipRules.Objects()); !strings.Contains(got, "from 10.244.0.5 lookup 7") {
+			t.Errorf("the pods of the other family are not led into the network:\n%s", got)
+		}
+		routes(0)
+		says("no problem with routes of both families", "")
+		routes(topology.IPv4)
+		says("the problem of the other family", "the routing table of network blue has no IPv4 route")
+		endpoints("fd00:10:244:1::5")
+		says("no problem without such endpoints", "")
 	})
 }
 

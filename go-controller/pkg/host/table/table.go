@@ -21,6 +21,7 @@ import (
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/link"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
 // HostUsr is where the host's /usr/share and /usr/lib are mounted in a container, whose own ones
@@ -48,8 +49,14 @@ func (f Finder) Find(network string) (t host.RoutingTable, ok bool, err error) {
 	if t, ok, err = f.table(network); !ok || err != nil {
 		return t, false, err
 	}
-	if ok, err = hasRoutes(t.Number); !ok || err != nil {
+	routed, err := routedFamilies(t.Number)
+	if len(routed) == 0 || err != nil {
 		return t, false, err
+	}
+	for _, f := range topology.Families {
+		if !slices.Contains(routed, f) {
+			t.Without = f
+		}
 	}
 	if !t.VRF {
 		t.VRF, err = ofVRF(t.Number)
@@ -140,9 +147,10 @@ func read(file string, names map[string]int) error {
 	return nil
 }
 
-// hasRoutes reports whether a table has a route of either family.
-func hasRoutes(number int) (bool, error) {
-	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
+// routedFamilies returns the families of which a table has a route.
+func routedFamilies(number int) ([]topology.Family, error) {
+	var routed []topology.Family
+	for f, family := range map[topology.Family]int{topology.IPv4: netlink.FAMILY_V4, topology.IPv6: netlink.FAMILY_V6} {
 		routes, err := link.Dump(func() ([]netlink.Route, error) {
 			return netlink.RouteListFiltered(family, &netlink.Route{Table: number}, netlink.RT_FILTER_TABLE)
 		})
@@ -150,11 +158,11 @@ func hasRoutes(number int) (bool, error) {
 			continue
 		}
 		if err != nil {
-			return false, fmt.Errorf("list routes of table %d: %w", number, err)
+			return nil, fmt.Errorf("list routes of table %d: %w", number, err)
 		}
 		if len(routes) > 0 {
-			return true, nil
+			routed = append(routed, f)
 		}
 	}
-	return false, nil
+	return routed, nil
 }
