@@ -186,6 +186,11 @@ func (s Steering) ready(p Path, pod netip.Addr, was Policy, kept map[netip.Addr]
 // mayStay reports whether a pod's traffic may stay as it is until another path
 // is ready: the addresses it uses still belong to its EgressIP.
 func (s Steering) mayStay(pod netip.Addr, was Policy) bool {
+	for _, addr := range was.Egress { // on a secondary network nothing else tells which address a pod uses
+		if !s.Owned(was.EgressIP, addr) {
+			return false
+		}
+	}
 	translated := false
 	for site, addr := range s.Now.NATs {
 		if site.Pod != pod {
