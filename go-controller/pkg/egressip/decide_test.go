@@ -374,14 +374,14 @@ func TestHeldIsKept(t *testing.T) {
 	}
 }
 
-// TestOwnSingleAddress: an address without a network, as on a dummy link, belongs to its host, and
-// is no network that the host could hold it in.
+// TestOwnSingleAddress: an address without a network, as on a dummy link, is no network that its host could hold it in. That it belongs
+// to the host is not trusted: any node could claim any address.
 func TestOwnSingleAddress(t *testing.T) {
 	for _, addr := range []string{"192.0.2.7", "2001:db8::7"} {
 		a := netip.MustParseAddr(addr)
 		alone := func(n *place.Node) { n.Host = append(slices.Clone(n.Host), topology.HostPrefix(a)) }
 		p := Decide(nodes(change{alone}, nil), decoded(egress("e", 1, ips(v1.Address(addr)))), cluster)["e"].Placements[0]
-		if p.Node != "" || p.Refused.Reason != NodeAddress {
+		if p.Node != "" || p.Refused.Reason != NoNode {
 			t.Errorf("%+v", p)
 		}
 		held := func(e *v1.EgressIP) { e.Status.Items = []v1.EgressIPStatusItem{{Node: "ovn-worker", EgressIP: addr}} }

@@ -166,8 +166,8 @@ type taken struct {
 	hosts    map[netip.Addr]string
 }
 
-// takenBy collects the addresses that nodes report as their own: even those without a network, such as one that
-// several hosts announce by a routing protocol. Egress addresses on their links are not among them.
+// takenBy collects the addresses that nodes report as their own, if the report is plausible:
+// the address must be in a network that the node is on.
 func takenBy(nodes []topology.Node, network Network) taken {
 	t := taken{nodes: map[netip.Addr]string{}, gateways: map[netip.Addr]string{}, services: network.Services, hosts: network.Hosts}
 	note := func(m map[netip.Addr]string, a netip.Addr, node string) {
@@ -176,8 +176,16 @@ func takenBy(nodes []topology.Node, network Network) taken {
 		}
 	}
 	for _, n := range nodes {
-		for _, p := range slices.Concat(n.Primary, n.Gateway.Addrs, n.Host) {
+		own := slices.Concat(n.Primary, n.Gateway.Addrs)
+		for _, p := range own {
 			note(t.nodes, p.Addr(), n.Name)
+		}
+		for _, p := range n.Host {
+			if !p.IsSingleIP() || slices.ContainsFunc(slices.Concat(own, n.Host), func(o netip.Prefix) bool {
+				return !o.IsSingleIP() && o.Contains(p.Addr())
+			}) {
+				note(t.nodes, p.Addr(), n.Name)
+			}
 		}
 		for _, a := range n.Gateway.NextHops {
 			note(t.gateways, a, n.Name)
