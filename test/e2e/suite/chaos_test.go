@@ -187,7 +187,7 @@ func (c *chaosTest) step(t *testing.T, step chaos.Step) {
 	}
 	placed := c.took(t, "all was in place", over, limit)
 	// TCP may back off for as long as it has already been retransmitting in vain.
-	c.flowWithin(t, limit+lasted, limit+lasted+chaosReady)
+	c.flowWithin(t, limit+lasted-time.Since(over), limit+lasted+chaosReady)
 	flowed := c.took(t, "all connections carried traffic", over, limit+lasted)
 	where := c.sameAsEver(t, chaosForgets+chaosReady)
 	settled := limit

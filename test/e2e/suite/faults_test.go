@@ -392,10 +392,12 @@ func (f *faultTest) flowWithin(t *testing.T, expected, limit time.Duration) {
 	}
 }
 
-// remembered returns the conntrack entries of the switches for established connections to a server,
-// to diagnose why they carry no traffic.
+// remembered returns the neighbors of the outside host, and the conntrack entries of the switches for established connections to a
+// server, to diagnose why they carry no traffic.
 func (f *faultTest) remembered(ctx context.Context, to netip.AddrPort) string {
 	var all strings.Builder
+	out, err := f.Kin.Exec(ctx, lab.Outside, "ip", "neigh", "show", "nud", "all")
+	fmt.Fprintf(&all, "\n%s:\n%s%v", lab.Outside, out, err)
 	for _, node := range nodes {
 		out, err := f.Kin.Exec(ctx, node, "ovs-appctl", "dpctl/dump-conntrack")
 		if err != nil {
