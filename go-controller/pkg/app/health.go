@@ -38,9 +38,15 @@ func prober(cfg config.Config) (health.Prober, error) {
 	if port == 0 {
 		return health.Discard{}, nil
 	}
+	// Nodes require TLS if they use it for the southbound database. A master beside the databases may
+	// use a socket for the northbound one.
+	database := cfg.OVNNorth
+	if !database.Secure() {
+		database = cfg.OVNSouth
+	}
 	// The certificate that a node got by a signing request is only a client certificate, so that the
 	// node cannot pose as the database with it. Hence any key usage is accepted.
-	t, err := sessionTLS(cfg.OVNNorth, x509.ExtKeyUsageAny)
+	t, err := sessionTLS(database, x509.ExtKeyUsageAny)
 	if err != nil {
 		return nil, err
 	}

@@ -232,7 +232,8 @@ func TestHealthSessionsAreAuthentic(t *testing.T) {
 }
 
 // TestHealthOfNodeWithClientCertificate: nodes installed by the manifests have a client
-// certificate, of an authority that masters trust besides their own.
+// certificate, of an authority that masters trust besides their own. A master beside its databases may have
+// a certificate for one of them only.
 func TestHealthOfNodeWithClientCertificate(t *testing.T) {
 	d := pki.Dir(t.TempDir())
 	if _, err := d.Init("test", time.Now(), time.Hour); err != nil {
@@ -252,17 +253,25 @@ func TestHealthOfNodeWithClientCertificate(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := serveHealth(t, node)
-	cfg := config.Config{OVNNorth: database("master")}
-	cfg.Features.NodeHealthCheckPort = int(at.Port())
-	asks, err := prober(cfg)
-	if err != nil {
-		t.Fatal(err)
+	local := config.Database{Endpoints: []config.Endpoint{{Scheme: config.SchemeUnix, Path: "/run/ovn/ovnnb_db.sock"}}}
+	for name, cfg := range map[string]config.Config{
+		"both with TLS":           {OVNNorth: database("master"), OVNSouth: database("master")},
+		"northbound with TLS":     {OVNNorth: database("master"), OVNSouth: local},
+		"only southbound has TLS": {OVNNorth: local, OVNSouth: database("master")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg.Features.NodeHealthCheckPort = int(at.Port())
+			asks, err := prober(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			eventually.Succeeds(t, "the node to answer", func() error {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				return asks.Probe(ctx, "n1", at.Addr())
+			})
+		})
 	}
-	eventually.Succeeds(t, "the node to answer", func() error {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		return asks.Probe(ctx, "n1", at.Addr())
-	})
 }
 
 // TestBouncedSessionIsNoDeadNode: one session carries all probes; a broken session is reconnected
