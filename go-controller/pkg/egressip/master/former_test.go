@@ -7,12 +7,16 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	clienttesting "k8s.io/client-go/testing"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 )
 
 // TestAddressChangesHands: whichever EgressIP gets an address from another one, or from
@@ -124,6 +128,43 @@ func TestFormerHolderHasReleased(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestFormerHolderNotListed: a former holder is remembered until a status lists it. One that the API server did not
+// accept, since the EgressIP had just been deleted, does not.
+func TestFormerHolderNotListed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const addr = "172.18.0.33"
+		w := serving(t, addr)
+		first := w.holder(prod, addr)
+		w.freeze(first, true)
+		w.remove(egress(prod, nil))
+		w.eventually("the former holder to be remembered", func() bool { return w.formers() == 1 })
+		w.changeNode(first, func(n *corev1.Node) { delete(n.Labels, kube.LabelEgressAssignable) })
+		fakeapi.Settle()
+		refused := make(chan struct{}, 1000)
+		w.egress.PrependReactor("patch", "egressips", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			if a.(clienttesting.PatchAction).GetName() != "brief" {
+				return false, nil, nil
+			}
+			refused <- struct{}{}
+			return true, nil, apierrors.NewNotFound(v1.Resource("egressips"), "brief")
+		})
+		w.create(egress("brief", []v1.Address{addr}))
+		<-refused
+		fakeapi.Settle()
+		if n := w.formers(); n != 1 {
+			t.Errorf("%d former holders are remembered, and none is listed", n)
+		}
+		w.remove(egress("brief", nil))
+		w.create(egress("next", []v1.Address{addr}))
+		w.eventually("the next EgressIP to have it", func() bool { return w.holder("next", addr) == other(first) })
+		if e := w.get("next"); !egressip.Answers(e.Status, first, addrs(addr)[0]) || egressip.Answers(e.Status, other(first), addrs(addr)[0]) {
+			t.Errorf("words %+v", e.Status.Programmed)
+		}
+		w.freeze(first, false)
+		w.programmed("next")
+	})
 }
 
 // TestFormerHolderHoldsAgain: once a node holds the address for the next EgressIP, whose status says so, nothing need be

@@ -102,11 +102,10 @@ func (c *Controller) report(ctx context.Context, key string) error {
 		}
 		meta.SetStatusCondition(&want.Conditions, condition)
 	}
-	now, err := c.patch(ctx, e, known, want)
-	if err != nil {
+	if accepted, err := c.patch(ctx, e, known, want); err != nil || !accepted {
 		return err
 	}
-	c.auditAssignments(e, now, d)
+	c.auditAssignments(e, want, d)
 	c.decisions.forgetFormer(former)
 	c.measureFailover(key, d, is)
 	before := egressip.Decode(&v1.EgressIP{Status: known}).Items
@@ -175,25 +174,26 @@ func (c *Controller) forget(key string) {
 	c.podStates.forget(key)
 }
 
-// patch changes the status of e to want, in one request, and returns the resulting status.
-func (c *Controller) patch(ctx context.Context, e *v1.EgressIP, known, want v1.EgressIPStatus) (v1.EgressIPStatus, error) {
+// patch changes the status of e to want, in one request, and reports whether that is now the status: not if
+// e has been deleted.
+func (c *Controller) patch(ctx context.Context, e *v1.EgressIP, known, want v1.EgressIPStatus) (accepted bool, err error) {
 	kind, body := difference(e, known, want)
 	if body == nil {
-		return want, nil
+		return true, nil
 	}
 	data, err := json.Marshal(body)
 	if err != nil {
-		return known, fmt.Errorf("encode status of EgressIP %s: %w", e.Name, err)
+		return false, fmt.Errorf("encode status of EgressIP %s: %w", e.Name, err)
 	}
 	result, err := c.deps.Egress.EgressIPV1().EgressIPs().Patch(ctx, e.Name, kind, data, metav1.PatchOptions{FieldManager: fieldManager}, "status")
 	if apierrors.IsNotFound(err) {
-		return known, nil // its deletion event is on the way
+		return false, nil // its deletion event is on the way
 	}
 	if err != nil {
-		return known, fmt.Errorf("patch status of EgressIP %s: %w", e.Name, err)
+		return false, fmt.Errorf("patch status of EgressIP %s: %w", e.Name, err)
 	}
 	c.written.patched.Record(e.Name, e, result)
-	return want, nil
+	return true, nil
 }
 
 // difference returns the patch from known to want, or nil if they are equal. Status entries

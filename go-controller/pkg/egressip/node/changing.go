@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
@@ -114,7 +115,7 @@ func (h *changing) pass(ctx context.Context) error {
 }
 
 // holdBack holds back the pods that this node is about to stop routing for an EgressIP, if another one has
-// them that has addresses, and does not route them here yet.
+// them that has addresses or drops their traffic, and does not route them here yet.
 func (c *Controller) holdBack(ctx context.Context, key string, before, next egressip.HostState) error {
 	still, ledElsewhere := next.Routed(), c.ledElsewhere()
 	var pods []netip.Addr
@@ -130,14 +131,14 @@ func (c *Controller) holdBack(ctx context.Context, key string, before, next egre
 	return c.changing.hold(ctx, pods)
 }
 
-// ledElsewhere returns a function that reports whether an EgressIP that has addresses has a pod, and this node does not route
-// the pod for it.
+// ledElsewhere returns a function that reports whether an EgressIP that has addresses, or drops traffic without them, has a pod,
+// and this node does not route the pod for it.
 func (c *Controller) ledElsewhere() func(pod netip.Addr) bool {
 	routed := map[string]map[netip.Addr]bool{} // by EgressIP
 	return func(pod netip.Addr) bool {
 		key := c.pods.members.Holder(pod)
 		e, err := c.deps.EgressIPs.Lister().Get(key)
-		if err != nil || !slices.ContainsFunc(addressesOf(e).list, func(a netip.Addr) bool { return topology.FamilyOf(a) == topology.FamilyOf(pod) }) {
+		if err != nil || !dropsOrLeads(e, topology.FamilyOf(pod)) {
 			return false
 		}
 		if _, known := routed[key]; !known {
@@ -147,6 +148,15 @@ func (c *Controller) ledElsewhere() func(pod netip.Addr) bool {
 		}
 		return !routed[key][pod]
 	}
+}
+
+// dropsOrLeads reports whether an EgressIP has addresses of a family with nodes, or drops the traffic of its pods without them.
+func dropsOrLeads(e *v1.EgressIP, f topology.Family) bool {
+	if _, ok := topology.AddrOf(f, addressesOf(e).list); ok {
+		return true
+	}
+	decoded := egressip.Decode(e)
+	return decoded.DropWhenUnavailable && decoded.Serves(f)
 }
 
 // endHoldingBack releases the pods that have been held back for long enough, and those that no EgressIP leads

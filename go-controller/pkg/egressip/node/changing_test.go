@@ -81,6 +81,7 @@ func TestHeldBack(t *testing.T) {
 		items         []string // of the other EgressIP
 		before, after func(w *world)
 		deleted       bool // the former EgressIP is, instead of losing the pod
+		drops         bool // the other EgressIP drops what has no address
 		soon, later   bool // it is held back one second after the change, and three seconds after that
 	}{
 		"to another node":      {items: []string{"10.10.10.6 " + other}, soon: true, later: true},
@@ -88,6 +89,7 @@ func TestHeldBack(t *testing.T) {
 		"from a deleted one":   {items: []string{"10.10.10.6 " + other}, deleted: true, soon: true, later: true},
 		"to no address":        {},
 		"to the other family":  {items: []string{"fd00:10::6 " + other}},
+		"to be dropped":        {drops: true, soon: true, later: true},
 		"and to nobody":        {items: []string{"10.10.10.6 " + other}, after: func(w *world) { w.change("spare", toBlue) }, soon: true},
 		"to one without nodes": {items: []string{"10.10.10.6 " + other}, after: func(w *world) { w.change("spare", func(e *v1.EgressIP) { give(e) }) }, soon: true},
 	} {
@@ -95,6 +97,9 @@ func TestHeldBack(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				next := object("spare", []string{"10.10.10.6"}, c.items)
 				next.Spec.NamespaceSelector = metav1.LabelSelector{MatchLabels: map[string]string{"team": "red"}}
+				if c.drops {
+					next.Spec.OnUnavailable = v1.UnavailableDrop
+				}
 				w := newWorld(t, secondary("10.10.10.5 "+self), next)
 				w.pod("red", "web", "10.244.1.3/24")
 				w.start()
