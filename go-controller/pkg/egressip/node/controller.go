@@ -378,7 +378,7 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 		}
 	}
 	c.previous.expect(ctx, key, e, assignment, node.Name)
-	c.pods.refresh()
+	c.pods.refreshFor(key, e)
 	next, held, err := c.assignLinks(ctx, key, assignment, c.planReleased(key, e, before), may)
 	if err != nil {
 		return err

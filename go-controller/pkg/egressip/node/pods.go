@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/informers"
 	corelisters "k8s.io/client-go/listers/core/v1"
@@ -37,6 +38,8 @@ type pods struct {
 	synced  []cache.InformerSynced
 	pods    corelisters.PodLister
 	spaces  corelisters.NamespaceLister
+
+	refreshing sync.Mutex // held while all pods are looked up
 
 	mu        sync.Mutex // serializes lookups of a pod, so that the last one has the latest state
 	selection *egressip.Selection
@@ -150,11 +153,14 @@ func (p *pods) watching() bool {
 	}
 }
 
-// refresh looks up all pods again if selectors of EgressIPs have changed.
+// refresh looks up all pods again if selectors of EgressIPs have changed. It returns when that is done, whoever does it: with the
+// former members a key would let pods go that another EgressIP has.
 func (p *pods) refresh() {
 	if !p.watching() {
 		return
 	}
+	p.refreshing.Lock()
+	defer p.refreshing.Unlock()
 	if !p.reselect() {
 		return
 	}
@@ -164,6 +170,31 @@ func (p *pods) refresh() {
 	}
 	for _, pod := range all {
 		p.look(pod.Namespace, pod.Name)
+	}
+}
+
+// refreshFor is refresh for the key of an EgressIP, which is nil if it has been deleted.
+func (p *pods) refreshFor(key string, e *v1.EgressIP) {
+	if p.refresh(); e == nil {
+		p.removed(key)
+	}
+}
+
+// removed lets the pods of an EgressIP go to others if it has been deleted: that can be seen before the event that has all
+// pods looked up again.
+func (p *pods) removed(key string) {
+	if !p.watching() {
+		return
+	}
+	p.mu.Lock()
+	if _, err := p.c.deps.EgressIPs.Lister().Get(key); apierrors.IsNotFound(err) { // not if it was created again, and selected
+		p.selection.Delete(key)
+	}
+	p.mu.Unlock()
+	for _, pod := range p.members.Selected(key) {
+		if namespace, name, ok := strings.Cut(pod, "/"); ok {
+			p.look(namespace, name)
+		}
 	}
 }
 
