@@ -166,8 +166,12 @@ func reference(image string) (name, tag string) {
 	} else {
 		image, tag = image+":latest", "latest"
 	}
-	if !strings.Contains(image, "/") {
+	host, _, within := strings.Cut(image, "/")
+	switch {
+	case !within:
 		image = "docker.io/library/" + image
+	case host != "localhost" && !strings.ContainsAny(host, ".:"):
+		image = "docker.io/" + image
 	}
 	return image, tag
 }
