@@ -102,8 +102,8 @@ func (l *leaving) add(ctx context.Context, key string, have, want contribution) 
 	return back, l.write(ctx)
 }
 
-// dropReplaced removes the ip rules that expire although others with the same match, or without any the translations of their pods, are
-// in place now. Not earlier: in between, packets would take the main table.
+// dropReplaced removes the expiring ip rules that want replaces, once want is in place. Not earlier: in between, packets would take
+// the main table.
 func (l *leaving) dropReplaced(ctx context.Context, want contribution) error {
 	replaced := want.replaces()
 	l.mu.Lock()

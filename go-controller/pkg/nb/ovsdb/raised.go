@@ -63,7 +63,7 @@ func (r *raised) take(s *session, beyond int, all bool) (value int, ok bool) {
 	return r.value, ok
 }
 
-// exceeds records that the value is greater than what chassis had reported when the session began.
+// exceeds records that a value of a session was greater than what chassis had reported for any database.
 func (r *raised) exceeds(s *session) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
