@@ -53,11 +53,15 @@ func (b *breth0) complete() {
 	b.incomplete = false
 }
 
-// block makes Apply and Change wait until gate is closed.
-func (b *breth0) block(gate chan struct{}) {
+// block makes Apply and Change wait until the returned function is called, at the latest until the test ends.
+func (b *breth0) block() (unblock func()) {
+	gate := make(chan struct{})
+	unblock = sync.OnceFunc(func() { close(gate) })
+	b.w.t.Cleanup(unblock)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.gate = gate
+	return unblock
 }
 
 // Settle makes the flows effective, unless unsettle was called.

@@ -122,6 +122,7 @@ func TestOwnNetworkUnknown(t *testing.T) {
 		if err := errors.Join(nodes.Delete(t.Context(), self, metav1.DeleteOptions{}), w.kube.Tracker().Add(bare)); err != nil {
 			t.Fatal(err)
 		}
+		synctest.Wait() // the watches of different objects are not ordered
 		check := func(when string) {
 			t.Helper()
 			w.change("next", func(e *v1.EgressIP) { give(e, more+" "+self) })

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -100,30 +101,31 @@ func TestGatesAfterFailure(t *testing.T) {
 // TestTakeOverCost: a node takes addresses assigned at the same time together, and not one after the
 // other with a pass over the bridge for each.
 func TestTakeOverCost(t *testing.T) {
-	const n = 50
-	var objects []runtime.Object
-	for i := range n {
-		a := fmt.Sprintf("172.18.1.%d", 1+i)
-		objects = append(objects, object(fmt.Sprintf("e%d", i), []string{a}, []string{a + " " + other}))
-	}
-	w := newWorld(t, objects...)
-	c, _ := w.run()
-	<-c.Attempted()
-	gate := make(chan struct{})
-	w.flows.mu.Lock()
-	w.flows.gate = gate
-	w.flows.mu.Unlock()
-	writes := w.flows.Writes()
-	for i := range n {
-		w.change(fmt.Sprintf("e%d", i), func(e *v1.EgressIP) { give(e, fmt.Sprintf("172.18.1.%d %s", 1+i, self)) })
-	}
-	w.eventually("all addresses to be under way", func() bool { return len(c.allAnswering()) == n })
-	close(gate)
-	for i := range n {
-		w.saysEventually(fmt.Sprintf("e%d", i), fmt.Sprintf("%s 172.18.1.%d", self, 1+i))
-	}
-	// The first pass started when the first of them arrived.
-	if got := w.flows.Writes() - writes; got > 2 {
-		t.Errorf("the flows of the bridge were written %d times for %d addresses", got, n)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		const n = 50
+		var objects []runtime.Object
+		for i := range n {
+			a := fmt.Sprintf("172.18.1.%d", 1+i)
+			objects = append(objects, object(fmt.Sprintf("e%d", i), []string{a}, []string{a + " " + other}))
+		}
+		w := newWorld(t, objects...)
+		c, _ := w.run()
+		synctest.Wait() // until all EgressIPs have been reconciled again, since the node is ready
+		unblock, writes := w.flows.block(), w.flows.Writes()
+		for i := range n {
+			w.change(fmt.Sprintf("e%d", i), func(e *v1.EgressIP) { give(e, fmt.Sprintf("172.18.1.%d %s", 1+i, self)) })
+		}
+		synctest.Wait()
+		if got := len(c.allAnswering()); got != n {
+			t.Fatalf("%d of %d addresses are under way", got, n)
+		}
+		unblock()
+		for i := range n {
+			w.saysEventually(fmt.Sprintf("e%d", i), fmt.Sprintf("%s 172.18.1.%d", self, 1+i))
+		}
+		// The first pass started when the first of them arrived.
+		if got := w.flows.Writes() - writes; got > 2 {
+			t.Errorf("the flows of the bridge were written %d times for %d addresses", got, n)
+		}
+	})
 }

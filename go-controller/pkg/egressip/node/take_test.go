@@ -115,7 +115,7 @@ func TestFormerWordOfReleasing(t *testing.T) {
 		w := newWorld(t, object("former", []string{four}, []string{four + " " + self}))
 		w.start()
 		w.saysEventually("former", self+" "+four)
-		announcing, goOn, written := make(chan struct{}), make(chan struct{}), make(chan struct{})
+		announcing, goOn := make(chan struct{}), make(chan struct{})
 		w.mu.Lock()
 		w.announcing = func() {
 			select {
@@ -129,7 +129,7 @@ func TestFormerWordOfReleasing(t *testing.T) {
 			t.Fatal(err)
 		}
 		<-announcing // after the gates that this EgressIP needs
-		w.flows.block(written)
+		write := w.flows.block()
 		if err := w.api.EgressIPV1().EgressIPs().Delete(t.Context(), "former", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -139,7 +139,7 @@ func TestFormerWordOfReleasing(t *testing.T) {
 		if got := w.words("next"); !slices.Equal(got, []string{self + " " + four}) || len(w.gated(four)) != 0 {
 			t.Errorf("says %v, and keeps the gateway router from answering for %v", got, w.gated(four))
 		}
-		close(written)
+		write()
 		w.saysEventually("next", self+" "+six)
 		if len(w.gated(four)) != 1 {
 			t.Error("goes on answering")
