@@ -16,6 +16,7 @@ import (
 const (
 	rejectSelector   place.Reason = "does not match nodeSelector"
 	rejectNoEndpoint place.Reason = "has no endpoint, which externalTrafficPolicy Local demands"
+	rejectUnready    place.Reason = "has no ready endpoint, which externalTrafficPolicy Local demands"
 	rejectNoSubnet   place.Reason = "has no pod subnet yet"
 	rejectCordoned   place.Reason = "is cordoned"
 	sharesAddress    place.Reason = "cannot be the host of all EgressServices with the same ingress address"
@@ -23,7 +24,7 @@ const (
 
 // Reasons returns the reasons of this feature, which add to those of package place.
 func Reasons() []place.Reason {
-	return []place.Reason{rejectSelector, rejectNoEndpoint, rejectNoSubnet, rejectCordoned, sharesAddress}
+	return []place.Reason{rejectSelector, rejectNoEndpoint, rejectUnready, rejectNoSubnet, rejectCordoned, sharesAddress}
 }
 
 // Decision is the placement of an EgressService.
@@ -137,7 +138,7 @@ func distinctLabels(services []Service) []Service {
 }
 
 func claim(s Service) place.Claim {
-	local := map[string]bool{}
+	local := map[string]bool{} // by node with endpoints, whether any of them is ready
 	if s.LocalOnly {
 		for _, e := range s.Endpoints {
 			local[e.Node] = local[e.Node] || e.Ready
@@ -148,22 +149,26 @@ func claim(s Service) place.Claim {
 		Key:    s.Key,
 		Prefer: now,
 		Allow: func(n place.Node) place.Reason {
+			_, here := local[n.Name]
 			switch {
 			case !s.Selector.Matches(labels.Set(n.Labels)):
 				return rejectSelector
 			case len(n.Subnets) == 0:
 				return rejectNoSubnet
-			case s.LocalOnly && !local[n.Name]:
+			case s.LocalOnly && !here:
 				return rejectNoEndpoint
 			}
 			return ""
 		},
-		// A cordoned host is not abandoned without a replacement. A host that does
-		// not acknowledge keeps what it has already acknowledged.
+		// A cordoned host is not abandoned without a replacement, and neither is one whose endpoints
+		// are not ready: the pods there run, and would leave with their nodes' addresses. A host that
+		// does not acknowledge keeps what it has already acknowledged.
 		Avoid: func(n place.Node) place.Reason {
 			switch {
 			case n.Unschedulable:
 				return rejectCordoned
+			case s.LocalOnly && !local[n.Name]:
+				return rejectUnready
 			case n.NotAcknowledging && (n.Name != now || Awaits(s, Decision{Host: now})):
 				return place.NotAcknowledging
 			}

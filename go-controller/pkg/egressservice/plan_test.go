@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -307,11 +308,23 @@ func TestLocalTrafficPolicyFollowsEndpoints(t *testing.T) {
 			t.Errorf("endpoint on %s, host %q", where, got)
 		}
 	}
-	w.become(with(slice("default", "demo-svc", "!10.244.0.5@ovn-worker"), svc))
-	want := Refusal{NoNode, "no node can be the host: ovn-control-plane: does not match nodeSelector; " +
-		"ovn-worker, ovn-worker2: has no endpoint, which externalTrafficPolicy Local demands"}
-	if got := w.decisions["default/demo-svc"].Refused; got != want {
-		t.Errorf("got %+v, want %+v", got, want)
+	// A host whose endpoints are not ready leaves only for a node that has a ready one.
+	for _, step := range []struct{ endpoints, host, why string }{
+		{"!10.244.0.5@ovn-worker", "ovn-worker", ""},
+		{"!10.244.0.5@ovn-worker !10.244.1.9@ovn-worker2", "ovn-worker", ""},
+		{"!10.244.0.5@ovn-worker 10.244.1.9@ovn-worker2", "ovn-worker2", ""},
+		{"!10.244.0.5@ovn-worker", "", "ovn-worker2: has no endpoint, which externalTrafficPolicy Local demands; " +
+			"ovn-worker: has no ready endpoint, which externalTrafficPolicy Local demands"},
+		{"", "", "ovn-worker, ovn-worker2: has no endpoint, which externalTrafficPolicy Local demands"},
+	} {
+		w.become(with(slice("default", "demo-svc", strings.Fields(step.endpoints)...), svc))
+		want := Refusal{}
+		if step.why != "" {
+			want = Refusal{NoNode, "no node can be the host: ovn-control-plane: does not match nodeSelector; " + step.why}
+		}
+		if got := w.decisions["default/demo-svc"]; got.Host != step.host || got.Refused != want {
+			t.Errorf("%q: host %q, %+v, want %q, %+v", step.endpoints, got.Host, got.Refused, step.host, want)
+		}
 	}
 }
 
