@@ -15,6 +15,9 @@ const pause = 12
 // the rest to others would only cause more work.
 const busy = 6
 
+// beats is how many times within the limit this process checks whether it was stopped itself.
+const beats = 5
+
 // PendingAck is a request to a node that the node has not acknowledged yet.
 type PendingAck struct {
 	Node string
@@ -24,7 +27,8 @@ type PendingAck struct {
 
 // AckTimeouts tracks which nodes do not acknowledge in time what they are given, although they are
 // reachable: the responsible process is not running, or hangs. A node that acknowledges one thing after the other has
-// more time for the rest. It is safe for concurrent use.
+// more time for the rest. A standstill of this process itself blames nobody: it has not seen what the nodes acknowledged
+// meanwhile. It is safe for concurrent use.
 type AckTimeouts struct {
 	limit time.Duration
 	now   func() time.Time
@@ -33,6 +37,8 @@ type AckTimeouts struct {
 	pending  map[string]map[PendingAck]time.Time // by object: since when
 	timedOut map[string]time.Time                // by node: until when
 	heard    map[string]time.Time                // by node: when it last acknowledged something
+	beaten   time.Time                           // when this process is last known to have run
+	beating  bool                                // it will be checked again, which is only needed while something is pending
 }
 
 // NewAckTimeouts returns AckTimeouts with a limit after which a node times out; 0 means never.
@@ -50,6 +56,7 @@ func (l *AckTimeouts) SetPending(object string, acks []PendingAck) (timedOut []s
 		delete(l.pending, object)
 		return nil, 0
 	}
+	l.beat()
 	now, before, pending := l.now(), l.pending[object], map[PendingAck]time.Time{}
 	for _, d := range acks {
 		since, ok := before[d]
@@ -69,8 +76,37 @@ func (l *AckTimeouts) SetPending(object string, acks []PendingAck) (timedOut []s
 		}
 	}
 	l.pending[object] = pending
+	l.continueBeating()
 	slices.Sort(timedOut)
 	return slices.Compact(timedOut), again
+}
+
+// beat gives the nodes the whole time again if this process did not run for a while; mu is held.
+func (l *AckTimeouts) beat() {
+	now := l.now()
+	if now.Sub(l.beaten) > 2*l.limit/beats {
+		for _, pending := range l.pending {
+			for ack := range pending {
+				pending[ack] = now
+			}
+		}
+	}
+	l.beaten = now
+}
+
+// continueBeating has beat called again soon if anything is pending; mu is held.
+func (l *AckTimeouts) continueBeating() {
+	if l.beating || len(l.pending) == 0 {
+		return
+	}
+	l.beating = true
+	time.AfterFunc(max(l.limit/beats, time.Millisecond), func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.beat()
+		l.beating = false
+		l.continueBeating()
+	})
 }
 
 // IsPending reports whether anything is pending for an object.
