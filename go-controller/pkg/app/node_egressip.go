@@ -36,7 +36,6 @@ func (n *node) egressIPs() (starter, error) {
 		Flows:      n.flows,
 		Left:       n.leftOnBridge,
 		Forget:     forget,
-		Translates: integration.Translates,
 		Hosts:      n.addresses.Hosts,
 		NodeLocal:  noreroute.NodeLocal(n.env.Config.Features.NodeLocalAddresses, nil),
 		VLAN:       n.env.Config.Gateway.VLANID,

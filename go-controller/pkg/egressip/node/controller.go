@@ -56,8 +56,6 @@ type Deps struct {
 	// Forget deletes the connection tracking entries of kernel and datapath for connections that
 	// used one of the addresses as their source or destination.
 	Forget func(ctx context.Context, addrs []netip.Addr) error
-	// Translates returns those of the addresses that OVN on this node translates to.
-	Translates func(ctx context.Context, addrs []netip.Addr) ([]netip.Addr, error)
 	// VLAN of the external bridge; 0 for none.
 	VLAN int
 	// Kernel programs addresses on secondary networks.
@@ -344,7 +342,7 @@ func (c *Controller) self() (topology.Node, error) {
 func (c *Controller) reconcile(ctx context.Context, key string) error {
 	switch key {
 	case suppressionKey:
-		c.suppression.end(ctx)
+		c.suppression.end()
 		if err := c.suppression.apply(ctx); err != nil {
 			return err
 		}

@@ -418,7 +418,7 @@ func (g *arpSuppression) linger(looked, held map[netip.Addr]bool, node topology.
 // end finds the addresses whose suppression is due to end and to which OVN no longer translates;
 // OVN would answer for the others. The master removes a translation only when
 // no policy leads there, which a hanging chassis may delay indefinitely.
-func (g *arpSuppression) end(ctx context.Context) {
+func (g *arpSuppression) end() {
 	g.mu.Lock()
 	now := time.Now()
 	var due []netip.Addr
@@ -431,7 +431,7 @@ func (g *arpSuppression) end(ctx context.Context) {
 	if len(due) == 0 {
 		return
 	}
-	there, err := g.c.deps.Translates(ctx, due)
+	there, err := g.c.translated.to(due)
 	if err != nil {
 		klog.ErrorS(err, "Cannot determine whether OVN still translates egress addresses, ARP suppression stays", "addresses", due)
 		return

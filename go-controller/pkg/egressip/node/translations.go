@@ -2,7 +2,9 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -27,13 +29,14 @@ const (
 // translations makes connections of pods that the gateway router of this node translates use
 // the current address of the pods: when a translation is added, changed or removed,
 // connections with an outdated one are forgotten, and further packets are translated
-// like those of a new connection.
+// like those of a new connection. They also tell which addresses OVN still translates to.
 type translations struct {
 	c     *Controller
 	queue *queue.Controller
 
-	mu  sync.Mutex
-	now []host.Translation
+	mu    sync.Mutex
+	known bool // now has been read
+	now   []host.Translation
 }
 
 func newTranslations(c *Controller) *translations {
@@ -55,11 +58,25 @@ func (t *translations) Run(ctx context.Context) error {
 func (t *translations) changed(all []host.Translation) {
 	t.mu.Lock()
 	same := slices.Equal(all, t.now)
-	t.now = all
+	t.now, t.known = all, true
 	t.mu.Unlock()
 	if !same {
 		t.queue.Enqueue(translationsKey)
 	}
+}
+
+// to returns those of the addresses that OVN on this node translates to.
+func (t *translations) to(addrs []netip.Addr) ([]netip.Addr, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.known {
+		return nil, errors.New("the translations have not been read yet")
+	}
+	used := map[netip.Addr]bool{}
+	for _, each := range t.now {
+		used[each.To] = true
+	}
+	return slices.DeleteFunc(slices.Clone(addrs), func(a netip.Addr) bool { return !used[a] }), nil
 }
 
 func (t *translations) reconcile(ctx context.Context, _ string) error {

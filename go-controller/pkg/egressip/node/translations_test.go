@@ -16,6 +16,8 @@ import (
 // translating contains OVN's translations on this node, and the connections of the gateway router:
 // their sources and the addresses that the other side sees.
 type translating struct {
+	silent      bool               // they cannot be read
+	first       []host.Translation // as they are read first
 	changes     chan []host.Translation
 	connections [][2]netip.Addr
 	fails       int // number of reads that fail
@@ -24,6 +26,11 @@ type translating struct {
 func newTranslating() translating { return translating{changes: make(chan []host.Translation)} }
 
 func (w *world) followTranslations(ctx context.Context, changed func([]host.Translation)) {
+	if w.ovn.silent {
+		<-ctx.Done()
+		return
+	}
+	changed(w.ovn.first)
 	for {
 		select {
 		case all := <-w.ovn.changes:
@@ -32,6 +39,11 @@ func (w *world) followTranslations(ctx context.Context, changed func([]host.Tran
 			return
 		}
 	}
+}
+
+// translation returns the translation of a pod to an egress address.
+func translation(pod, to string) host.Translation {
+	return host.Translation{Source: topology.HostPrefix(netip.MustParseAddr(pod)), To: netip.MustParseAddr(to)}
 }
 
 func (w *world) flushTranslations(_ context.Context, stale func(src, dst, to netip.Addr) bool) (int, error) {
@@ -56,9 +68,6 @@ func TestTranslationsEnd(t *testing.T) {
 		pod, web := netip.MustParseAddr("10.244.1.3"), netip.MustParseAddr("10.244.1.4")
 		egress, own := netip.MustParseAddr(four), netip.MustParseAddr("172.18.0.3")
 		base := host.Translation{Source: netip.MustParsePrefix("10.244.0.0/16"), To: own}
-		gives := func(p netip.Addr) host.Translation {
-			return host.Translation{Source: topology.HostPrefix(p), To: egress}
-		}
 		w := newWorld(t, object("prod", []string{four}, []string{four + " " + self}))
 		w.ovn.connections = [][2]netip.Addr{{pod, own}, {web, egress}}
 		stop := w.start()
@@ -73,15 +82,15 @@ func TestTranslationsEnd(t *testing.T) {
 				return slices.Equal(w.ovn.connections, want)
 			})
 		}
-		left("what is as it is to be to stay", []host.Translation{base, gives(web)}, [2]netip.Addr{pod, own}, [2]netip.Addr{web, egress})
+		left("what is as it is to be to stay", []host.Translation{base, translation(web.String(), four)}, [2]netip.Addr{pod, own}, [2]netip.Addr{web, egress})
 		w.mu.Lock()
 		w.ovn.fails = 2
 		w.mu.Unlock()
-		left("a pod that gets the address not to keep the node's", []host.Translation{base, gives(pod), gives(web)}, [2]netip.Addr{web, egress})
+		left("a pod that gets the address not to keep the node's", []host.Translation{base, translation(pod.String(), four), translation(web.String(), four)}, [2]netip.Addr{web, egress})
 		w.mu.Lock()
 		w.ovn.connections = append(w.ovn.connections, [2]netip.Addr{pod, egress})
 		w.mu.Unlock()
-		left("a pod that has it no more not to keep it", []host.Translation{base, gives(web)}, [2]netip.Addr{web, egress})
+		left("a pod that has it no more not to keep it", []host.Translation{base, translation(web.String(), four)}, [2]netip.Addr{web, egress})
 		// An address that was handed over continues for a while: others still send to this node.
 		w.change("prod", func(e *v1.EgressIP) { give(e, four+" "+other) })
 		w.saysEventually("prod")

@@ -58,16 +58,12 @@ type world struct {
 	faults   *fakeapi.Faults             // of the API, or nil
 	sweep    func(context.Context) error // of the kernel, for the last run
 
-	mu       sync.Mutex
-	log      []string
-	networks []host.Network
-	wake     func()
-	informed int // number of informers of pods created
-	flushed  []string
-	// translated is an address that OVN continues to translate to; asked is the number of
-	// requests about it.
-	translated string
-	asked      int
+	mu         sync.Mutex
+	log        []string
+	networks   []host.Network
+	wake       func()
+	informed   int // number of informers of pods created
+	flushed    []string
 	silence    time.Duration
 	listed     atomic.Int64                     // EgressIPs listed by the controller's lister
 	ports      map[string]topology.PodAddresses // of the southbound database
@@ -400,12 +396,6 @@ func (w *world) run() (c *Controller, stop func()) {
 				w.note("forget " + a.String())
 			}
 			return nil
-		},
-		Translates: func(_ context.Context, addrs []netip.Addr) ([]netip.Addr, error) {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.asked++
-			return slices.DeleteFunc(slices.Clone(addrs), func(a netip.Addr) bool { return a.String() != w.translated }), nil
 		},
 		FollowTranslations: w.followTranslations, FlushTranslations: w.flushTranslations,
 		Hosts:   func() []netip.Addr { return nil },
