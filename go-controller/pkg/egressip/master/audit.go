@@ -35,7 +35,7 @@ func assignments(e *v1.EgressIP, status v1.EgressIPStatus) []audit.Fact {
 // auditFound records the assignments that this leader found.
 func (c *Controller) auditFound(e *v1.EgressIP) {
 	if log := c.deps.Audit; log != nil && log.Expects(auditScope(e.Name)) {
-		log.Found(auditScope(e.Name), assignments(e, c.written.known(e)))
+		log.Found(auditScope(e.Name), assignments(e, c.written.last(e).Status))
 	}
 }
 

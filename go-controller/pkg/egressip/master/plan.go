@@ -322,7 +322,7 @@ func (c *Controller) planInput(st *podState, name string, pod egressip.Pod, now 
 	s := egressip.Steering{
 		EgressIP: c.decode(obj),
 		Pod:      pod,
-		Paths:    d.Paths(c.written.known(obj), pod.Addrs, c.digest(name), c.live),
+		Paths:    d.Paths(c.written.last(obj).Status, pod.Addrs, c.digest(name), c.live),
 		Now:      now,
 		Owned:    c.decisions.owned,
 	}

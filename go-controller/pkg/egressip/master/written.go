@@ -20,10 +20,8 @@ func newWritten() *written {
 	return &written{unprogrammed: map[string]time.Time{}}
 }
 
-// known returns the last known status: that of e, or the result of our patch to it.
-func (w *written) known(e *v1.EgressIP) v1.EgressIPStatus {
-	return w.patched.Known(e.Name, e).Status
-}
+// last returns the last known state of e: what it is, or the result of our patch to it.
+func (w *written) last(e *v1.EgressIP) *v1.EgressIP { return w.patched.Known(e.Name, e) }
 
 // waitingSince returns since when some pods of a programmed EgressIP wait.
 func (w *written) waitingSince(key string) time.Time {

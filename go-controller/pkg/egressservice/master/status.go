@@ -17,6 +17,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/apis/conditions"
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 )
 
 // The reasons of Events, in addition to those of a Refusal.
@@ -32,8 +33,11 @@ const (
 const fieldManager = "ovnkube-master"
 
 // known returns the last known status: that of eg, or the result of our patch to it.
-func (c *Controller) known(eg *v1.EgressService) v1.EgressServiceStatus {
-	return c.patched.Known(eg.Namespace+"/"+eg.Name, eg).Status
+func (c *Controller) known(eg *v1.EgressService) v1.EgressServiceStatus { return c.last(eg).Status }
+
+// last returns the last known state of an EgressService: what it is, or the result of our patch to it.
+func (c *Controller) last(eg *v1.EgressService) *v1.EgressService {
+	return c.patched.Known(eg.Namespace+"/"+eg.Name, eg)
 }
 
 // read decodes an EgressService, with the last known acknowledgement: one that this master has
@@ -62,7 +66,8 @@ func isTrue(status v1.EgressServiceStatus, condition string) bool {
 // setStatus writes the decision and its progress to the status, in one patch, and returns the
 // resulting host.
 func (c *Controller) setStatus(ctx context.Context, eg *v1.EgressService, s egressservice.Service, d egressservice.Decision) (string, error) {
-	known := c.known(eg)
+	last := c.last(eg)
+	known := last.Status
 	want := *known.DeepCopy()
 	want.Host = egressservice.Status(s, d)
 	// A previous acknowledgement must not count when the host is assigned again: the host removes
@@ -82,25 +87,14 @@ func (c *Controller) setStatus(ctx context.Context, eg *v1.EgressService, s egre
 	if !slices.ContainsFunc(conditions, func(c metav1.Condition) bool { return c.Type == v1.ConditionIngressRefused }) {
 		meta.RemoveStatusCondition(&want.Conditions, v1.ConditionIngressRefused)
 	}
-	change := map[string]any{}
-	if want.Host != known.Host {
-		change["host"] = hostOrNull(want.Host)
-	}
-	if revoke {
-		change["programmed"] = nil
-	}
-	if !equality.Semantic.DeepEqual(want.Conditions, known.Conditions) {
-		change["conditions"] = want.Conditions
-	}
-	if len(change) == 0 {
+	kind, body := difference(last, want)
+	if body == nil {
 		return want.Host, nil
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": eg.UID}, "status": change})
-	if err != nil {
-		return "", fmt.Errorf("encode status of EgressService %s: %w", s.Key, err)
+	result, err := c.send(ctx, eg, kind, body)
+	if kind == types.JSONPatchType && apierrors.IsInvalid(err) { // another host, or no acknowledgement any more
+		result, err = c.send(ctx, eg, types.MergePatchType, merge(last, want, true))
 	}
-	result, err := c.deps.Egress.EgressServiceV1().EgressServices(eg.Namespace).Patch(
-		ctx, eg.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager}, "status")
 	if apierrors.IsNotFound(err) {
 		return known.Host, nil // its deletion event is on the way
 	}
@@ -112,6 +106,61 @@ func (c *Controller) setStatus(ctx context.Context, eg *v1.EgressService, s egre
 		c.moved(eg, known.Host, want.Host, d.Left)
 	}
 	return want.Host, nil
+}
+
+func (c *Controller) send(ctx context.Context, eg *v1.EgressService, kind types.PatchType, body any) (*v1.EgressService, error) {
+	patch, err := json.Marshal(body)
+	if err != nil {
+		return nil, fmt.Errorf("encode: %w", err)
+	}
+	return c.deps.Egress.EgressServiceV1().EgressServices(eg.Namespace).Patch(ctx, eg.Name, kind, patch, metav1.PatchOptions{FieldManager: fieldManager}, "status")
+}
+
+// difference returns the patch from the status of eg to want, or nil if they are equal. It requires that the host is that of eg if
+// it changes: a master that was suspended since it decided must not undo what another one has decided meanwhile.
+func difference(eg *v1.EgressService, want v1.EgressServiceStatus) (types.PatchType, any) {
+	known := eg.Status
+	switch {
+	case want.Host == known.Host:
+		return types.MergePatchType, merge(eg, want, false)
+	case known.Host == "":
+		return types.MergePatchType, merge(eg, want, true)
+	}
+	ops := kube.JSONPatch{}.Test("/metadata/uid", eg.UID).Test("/status/host", known.Host)
+	if want.Host == "" {
+		ops = ops.Remove("/status/host")
+	} else {
+		ops = ops.Replace("/status/host", want.Host)
+	}
+	if want.Programmed == nil && known.Programmed != nil {
+		ops = ops.Remove("/status/programmed")
+	}
+	if !equality.Semantic.DeepEqual(want.Conditions, known.Conditions) {
+		ops = ops.Add("/status/conditions", want.Conditions)
+	}
+	return types.JSONPatchType, ops
+}
+
+// merge returns the merge patch from the status of eg to want, or nil if they are equal. If unlessChanged, it requires that nobody
+// has written meanwhile.
+func merge(eg *v1.EgressService, want v1.EgressServiceStatus, unlessChanged bool) any {
+	change, metadata := map[string]any{}, map[string]any{"uid": eg.UID}
+	if want.Host != eg.Status.Host {
+		change["host"] = hostOrNull(want.Host)
+	}
+	if want.Programmed == nil && eg.Status.Programmed != nil {
+		change["programmed"] = nil
+	}
+	if !equality.Semantic.DeepEqual(want.Conditions, eg.Status.Conditions) {
+		change["conditions"] = want.Conditions
+	}
+	if len(change) == 0 {
+		return nil
+	}
+	if unlessChanged {
+		metadata["resourceVersion"] = eg.ResourceVersion
+	}
+	return map[string]any{"metadata": metadata, "status": change}
 }
 
 // moved emits the Event about a change of host.

@@ -104,10 +104,13 @@ func newWorld(t *testing.T, objs ...runtime.Object) *world {
 		if p, ok := a.(clienttesting.PatchAction); ok {
 			w.mu.Lock()
 			defer w.mu.Unlock()
+			patch := p.GetPatch()
 			if p.GetPatchType() == types.JSONPatchType {
-				return false, nil, nil // written by a node
+				patch = asMerge(w.t, patch)
 			}
-			w.log = append(w.log, fmt.Sprintf("%s/%s %s", p.GetResource().Resource, p.GetName(), timeless(p.GetPatch())))
+			if patch != nil {
+				w.log = append(w.log, fmt.Sprintf("%s/%s %s", p.GetResource().Resource, p.GetName(), timeless(patch)))
+			}
 		}
 		return false, nil, nil
 	}
@@ -181,11 +184,43 @@ func (w *world) start() {
 	}
 }
 
-// timeless reduces conditions to the relevant ones.
+// asMerge returns a JSON patch of the master, which has tests, as the merge patch with the same effect, and nil for one of a node.
+func asMerge(t testing.TB, patch []byte) []byte {
+	t.Helper()
+	var ops []struct {
+		Op, Path string
+		Value    any
+	}
+	if err := json.Unmarshal(patch, &ops); err != nil {
+		t.Error(err)
+	}
+	metadata, status := map[string]any{}, map[string]any{}
+	for _, op := range ops {
+		switch field, ok := strings.CutPrefix(op.Path, "/status/"); {
+		case op.Path == "/metadata/uid":
+			metadata["uid"] = op.Value
+		case ok && op.Op != "test":
+			status[field] = op.Value // none if it is removed
+		}
+	}
+	if len(metadata) == 0 {
+		return nil
+	}
+	out, err := json.Marshal(map[string]any{"metadata": metadata, "status": status})
+	if err != nil {
+		t.Error(err)
+	}
+	return out
+}
+
+// timeless reduces a merge patch to what is the same in each run.
 func timeless(patch []byte) string {
 	var p map[string]any
 	if err := json.Unmarshal(patch, &p); err != nil {
 		return err.Error()
+	}
+	if metadata, ok := p["metadata"].(map[string]any); ok {
+		delete(metadata, "resourceVersion")
 	}
 	if status, ok := p["status"].(map[string]any); ok {
 		if conditions, ok := status["conditions"].([]any); ok {
