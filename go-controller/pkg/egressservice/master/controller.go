@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -81,6 +82,8 @@ type Controller struct {
 
 	// readiness remembers the nodes that Kubernetes has lost contact with; only accessed by placement.
 	readiness place.Readiness
+	// byHost reports whether an EgressService selects nodes by the labels that this controller writes.
+	byHost atomic.Bool
 	// assumed is by node; only accessed by the key of the labels queue.
 	assumed map[string]assumed
 	// unseen are the nodes with label writes that the lister may not show yet.

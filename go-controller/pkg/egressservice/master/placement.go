@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/klog/v2"
 
@@ -43,28 +45,53 @@ func (c *Controller) watchPlacement() error {
 	return c.placement.Watch(c.deps.Nodes.Informer(), func(old, new any) []string {
 		o, _ := old.(*corev1.Node)
 		n, _ := new.(*corev1.Node)
-		if o != nil && n != nil && sameCandidate(o, n) {
+		if o != nil && n != nil && c.sameCandidate(o, n) {
 			return nil
 		}
 		return []string{all}
 	})
 }
 
-// sameCandidate reports whether a node is unchanged as far as placement is concerned.
-func sameCandidate(old, new *corev1.Node) bool {
-	return maps.Equal(old.Labels, new.Labels) &&
+// sameCandidate reports whether a node is unchanged as far as placement is concerned. The labels that this controller writes itself
+// change with each host, and count only if an EgressService selects nodes by them.
+func (c *Controller) sameCandidate(old, new *corev1.Node) bool {
+	return (maps.Equal(old.Labels, new.Labels) || !c.byHost.Load() && maps.Equal(foreign(old.Labels), foreign(new.Labels))) &&
 		kube.NodeReady(old) == kube.NodeReady(new) && kube.NodeReadyUnknown(old) == kube.NodeReadyUnknown(new) && old.Spec.Unschedulable == new.Spec.Unschedulable &&
 		old.Annotations[kube.AnnotationNodeSubnets] == new.Annotations[kube.AnnotationNodeSubnets]
+}
+
+// foreign returns the labels that are not this controller's.
+func foreign(all map[string]string) map[string]string {
+	rest := make(map[string]string, len(all))
+	for k, v := range all {
+		if !isOwn(k) {
+			rest[k] = v
+		}
+	}
+	return rest
+}
+
+func isOwn(label string) bool { return strings.HasPrefix(label, kube.LabelEgressServicePrefix) }
+
+// selectsByHost reports whether an EgressService selects nodes by the EgressServices of which they are the hosts.
+func selectsByHost(eg *v1.EgressService) bool {
+	for k := range eg.Spec.NodeSelector.MatchLabels {
+		if isOwn(k) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(eg.Spec.NodeSelector.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool { return isOwn(r.Key) })
 }
 
 // place decides again for all EgressServices and enqueues those whose decision
 // changed.
 func (c *Controller) place(context.Context, string) error {
-	nodes, err := c.candidates()
+	objs, err := c.reader.Objects()
 	if err != nil {
 		return err
 	}
-	objs, err := c.reader.Objects()
+	c.byHost.Store(slices.ContainsFunc(objs, selectsByHost)) // before the nodes are read: a later change of them is an event
+	nodes, err := c.candidates()
 	if err != nil {
 		return err
 	}
