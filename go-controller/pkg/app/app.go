@@ -58,6 +58,8 @@ type Env struct {
 	Metrics *metrics.Set
 	// Audit is where a leading master records egress; nil: nowhere.
 	Audit audit.Sink
+	// leader is when this process was last known to lead.
+	leader leadership
 }
 
 // Run runs the roles until ctx is done, and returns nil then. An error means that the process must
@@ -114,7 +116,13 @@ func Run(ctx context.Context, cfg config.Config, role Role) error {
 			started["master"]() // a master that waits for the lease is ready to take over
 			self, release := identity(masterDir, role.Master)
 			defer release()
-			return lead(ctx, env, self, func(ctx context.Context) error { return runMaster(ctx, env, role.Master, self) })
+			return lead(ctx, env, self, func(ctx context.Context) error {
+				leading, err := fenced(env, self)
+				if err != nil {
+					return err
+				}
+				return runMaster(ctx, leading, role.Master, self)
+			})
 		}))
 	}
 	if role.Node != "" {

@@ -119,6 +119,7 @@ func watchLease(ctx context.Context, env *Env, identity string, superseded chan<
 // confirmLeader returns nil if the lease has the identity, errLostLease if it has another one, and
 // a different error if that is unknown.
 func confirmLeader(ctx context.Context, env *Env, identity string) error {
+	asked := time.Now()
 	lease, err := env.Kube.CoordinationV1().Leases(env.Config.Kubernetes.ConfigNamespace).Get(ctx, leaseName, metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("get the lease of the leader: %w", err)
@@ -129,6 +130,7 @@ func confirmLeader(ctx context.Context, env *Env, identity string) error {
 	case *holder != identity:
 		return fmt.Errorf("%w: %s leads", errLostLease, *holder)
 	}
+	env.leader.confirmed(asked)
 	return nil
 }
 

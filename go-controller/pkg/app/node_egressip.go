@@ -28,17 +28,17 @@ func (n *node) egressIPs() (starter, error) {
 	client, factory := n.ips.client, n.ips.factory
 	integration := openflow.New(topology.IntegrationBridge, openflow.DefaultRunDir)
 	c, err := egressipnode.New(egressipnode.Deps{
-		Node:       n.name,
-		EgressIPs:  factory.EgressIP().V1().EgressIPs(),
-		Nodes:      n.self,
-		Client:     client,
-		Kube:       n.env.Kube,
-		Flows:      n.flows,
-		Left:       n.leftOnBridge,
-		Forget:     forget,
-		Hosts:      n.addresses.Hosts,
-		NodeLocal:  noreroute.NodeLocal(n.env.Config.Features.NodeLocalAddresses, nil),
-		VLAN:       n.env.Config.Gateway.VLANID,
+		Node:      n.name,
+		EgressIPs: factory.EgressIP().V1().EgressIPs(),
+		Nodes:     n.self,
+		Client:    client,
+		Kube:      n.env.Kube,
+		Flows:     n.flows,
+		Left:      n.leftOnBridge,
+		Forget:    forget,
+		Hosts:     n.addresses.Hosts,
+		NodeLocal: noreroute.NodeLocal(n.env.Config.Features.NodeLocalAddresses, nil),
+		VLAN:      n.env.Config.Gateway.VLANID,
 		Kernel: egressipnode.Kernel{
 			Addrs: n.addrs, Routes: n.routes, IPRules: n.ipRules, Settings: n.settings, Chains: n.chains,
 			Networks: attachment.Networks, Watch: link.Watch, Flush: n.flushTranslated(),

@@ -175,25 +175,25 @@ func (c *Controller) forget(key string) {
 	c.podStates.forget(key)
 }
 
-// patch changes the status of e, as last known, to want in one request, and reports whether that is now the status: not if
-// e has been deleted. shown is the object as the lister shows it.
-func (c *Controller) patch(ctx context.Context, shown, e *v1.EgressIP, want v1.EgressIPStatus) (accepted bool, err error) {
-	kind, body := difference(e, want)
+// patch changes the status of an EgressIP from the last known one to want in one request, and reports whether that is now the
+// status: not if the EgressIP has been deleted. shown is the object as the lister shows it.
+func (c *Controller) patch(ctx context.Context, shown, last *v1.EgressIP, want v1.EgressIPStatus) (accepted bool, err error) {
+	kind, body := difference(last, want)
 	if body == nil {
 		return true, nil
 	}
-	result, err := c.send(ctx, e.Name, kind, body)
+	result, err := c.send(ctx, last.Name, kind, body)
 	if kind == types.JSONPatchType && apierrors.IsInvalid(err) {
 		// Items that this program has not written may not be what a test compares them with. If nothing has changed they can be replaced.
-		result, err = c.send(ctx, e.Name, types.MergePatchType, unlessChanged(e, want))
+		result, err = c.send(ctx, last.Name, types.MergePatchType, unlessChanged(last, want))
 	}
 	if apierrors.IsNotFound(err) {
 		return false, nil // its deletion event is on the way
 	}
 	if err != nil {
-		return false, fmt.Errorf("patch status of EgressIP %s: %w", e.Name, err)
+		return false, fmt.Errorf("patch status of EgressIP %s: %w", last.Name, err)
 	}
-	c.written.patched.Record(e.Name, shown, result)
+	c.written.patched.Record(last.Name, shown, result)
 	return true, nil
 }
 
@@ -206,7 +206,8 @@ func (c *Controller) send(ctx context.Context, name string, kind types.PatchType
 }
 
 // difference returns the patch from the status of e to want, or nil if they are equal. It requires that the items are those of e
-// if they change: a master that was suspended since it decided must not undo what another one has assigned meanwhile. Status
+// if they change: a request that was already under way when this master was suspended must not undo what another one has assigned
+// meanwhile. Status
 // entries belong to the nodes: an entry to be removed is addressed by its index, which the server verifies.
 func difference(e *v1.EgressIP, want v1.EgressIPStatus) (types.PatchType, any) {
 	known, change := e.Status, changed(e.Status, want)

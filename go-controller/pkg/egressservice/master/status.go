@@ -91,10 +91,11 @@ func (c *Controller) setStatus(ctx context.Context, eg *v1.EgressService, s egre
 	if body == nil {
 		return want.Host, nil
 	}
-	result, err := c.send(ctx, eg, kind, body)
-	if kind == types.JSONPatchType && apierrors.IsInvalid(err) { // another host, or no acknowledgement any more
-		result, err = c.send(ctx, eg, types.MergePatchType, merge(last, want, true))
+	patch, err := json.Marshal(body)
+	if err != nil {
+		return "", fmt.Errorf("encode status of EgressService %s: %w", s.Key, err)
 	}
+	result, err := c.deps.Egress.EgressServiceV1().EgressServices(eg.Namespace).Patch(ctx, eg.Name, kind, patch, metav1.PatchOptions{FieldManager: fieldManager}, "status")
 	if apierrors.IsNotFound(err) {
 		return known.Host, nil // its deletion event is on the way
 	}
@@ -108,16 +109,8 @@ func (c *Controller) setStatus(ctx context.Context, eg *v1.EgressService, s egre
 	return want.Host, nil
 }
 
-func (c *Controller) send(ctx context.Context, eg *v1.EgressService, kind types.PatchType, body any) (*v1.EgressService, error) {
-	patch, err := json.Marshal(body)
-	if err != nil {
-		return nil, fmt.Errorf("encode: %w", err)
-	}
-	return c.deps.Egress.EgressServiceV1().EgressServices(eg.Namespace).Patch(ctx, eg.Name, kind, patch, metav1.PatchOptions{FieldManager: fieldManager}, "status")
-}
-
 // difference returns the patch from the status of eg to want, or nil if they are equal. It requires that the host is that of eg if
-// it changes: a master that was suspended since it decided must not undo what another one has decided meanwhile.
+// it changes: a request that was already under way when this master was suspended must not undo what another one has decided meanwhile.
 func difference(eg *v1.EgressService, want v1.EgressServiceStatus) (types.PatchType, any) {
 	known := eg.Status
 	switch {
