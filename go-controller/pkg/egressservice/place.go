@@ -149,7 +149,7 @@ func claim(s Service) place.Claim {
 		Key:    s.Key,
 		Prefer: now,
 		Allow: func(n place.Node) place.Reason {
-			_, here := local[n.Name]
+			ready, here := local[n.Name]
 			switch {
 			case !s.Selector.Matches(labels.Set(n.Labels)):
 				return rejectSelector
@@ -157,6 +157,8 @@ func claim(s Service) place.Claim {
 				return rejectNoSubnet
 			case s.LocalOnly && !here:
 				return rejectNoEndpoint
+			case s.LocalOnly && !ready && n.Name != now:
+				return rejectUnready
 			}
 			return ""
 		},

@@ -114,7 +114,7 @@ func combined(nodes []place.Node, a, b place.Claim) place.Claim {
 
 // settle makes the claim prefer the host of the oldest member whose host can stay, and reports whether
 // any node can be the host. What others have against that host, without excluding it, does not count: it is for new claims, and
-// must not move the member.
+// must not move the member. The exception is that one of them has no ready endpoint there any more, which moves all if they can.
 func (g *group) settle(nodes []place.Node) bool {
 	g.claim.Prefer = ""
 	tried := map[string]bool{"": true}
@@ -126,7 +126,7 @@ func (g *group) settle(nodes []place.Node) bool {
 		own := claim(m)
 		c.Avoid = func(n place.Node) place.Reason {
 			if n.Name == own.Prefer {
-				return own.Avoid(n)
+				return cmp.Or(own.Avoid(n), g.unready(n))
 			}
 			return g.doubts(n)
 		}
@@ -137,6 +137,14 @@ func (g *group) settle(nodes []place.Node) bool {
 		}
 	}
 	return place.Assign(nodes, []place.Claim{g.claim})[g.claim.Key].Node != ""
+}
+
+// unready returns rejectUnready if a node has no ready endpoint of a member that demands one.
+func (g *group) unready(n place.Node) place.Reason {
+	if slices.ContainsFunc(g.members, func(m Service) bool { return claim(m).Avoid(n) == rejectUnready }) {
+		return rejectUnready
+	}
+	return ""
 }
 
 // left returns why a member of a group with several leaves its host; empty if it has none, or stays.

@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
@@ -180,6 +182,35 @@ func TestSharedAddressDrops(t *testing.T) {
 		if hop.IsValid() {
 			t.Errorf("%s is led to %s", addr, hop)
 		}
+	}
+}
+
+// TestSharedAddressUnready: EgressServices that share an address have no host where one that demands a ready endpoint has none, unless
+// it had one when that became the host, and no node can replace it.
+func TestSharedAddressUnready(t *testing.T) {
+	local := func(svc *corev1.Service) { svc.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal }
+	for _, c := range []struct{ name, before, endpoints, a, b string }{
+		{"a younger one is ready elsewhere", "a@n0", "!10.244.0.5@n0 10.244.1.5@n1", "n1", "n1"},
+		{"a younger one is not ready", "a@n0", "!10.244.0.5@n0", "n0", ""},
+		{"a younger one was ready", "a@n0 b@n0", "!10.244.0.5@n0", "n0", "n0"},
+		{"a younger one was ready, and is not ready elsewhere", "a@n0 b@n0", "!10.244.0.5@n0 !10.244.1.5@n1", "n0", "n0"},
+		{"a younger one was ready, and is ready elsewhere", "a@n0 b@n0", "!10.244.0.5@n0 10.244.1.5@n1", "n1", "n1"},
+		{"a younger one is ready", "a@n0 b@n0", "10.244.0.5@n0 10.244.1.5@n1", "n0", "n0"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld()
+			for one := range strings.FieldsSeq(c.before) {
+				name, host, _ := strings.Cut(one, "@")
+				w.status["default/"+name] = host
+			}
+			w.become(state{nodes: racks(nil), egress: []*v1.EgressService{egress("default", "a"), egress("default", "b", aged(1))},
+				services: []*corev1.Service{service("default", "a", []string{"5.5.5.5"}), service("default", "b", []string{"5.5.5.5"}, local)},
+				slices:   []*discoveryv1.EndpointSlice{slice("default", "b", strings.Fields(c.endpoints)...)}})
+			if a, b := w.decisions["default/a"].Host, w.decisions["default/b"].Host; a != c.a || b != c.b {
+				t.Errorf("the hosts are %q and %q, want %q and %q:\n%s", a, b, c.a, c.b, w)
+			}
+			once(t, w)
+		})
 	}
 }
 
