@@ -81,13 +81,16 @@ func (l *AckTimeouts) SetPending(object string, acks []PendingAck) (timedOut []s
 	return slices.Compact(timedOut), again
 }
 
-// beat gives the nodes the whole time again if this process did not run for a while; mu is held.
+// beat gives the nodes as much more time as this process did not run, if that was a while, and thus at least the time between two
+// checks to see what they acknowledged meanwhile. mu is held.
 func (l *AckTimeouts) beat() {
 	now := l.now()
-	if now.Sub(l.beaten) > 2*l.limit/beats {
+	if away := now.Sub(l.beaten); away > 3*l.limit/(2*beats) {
 		for _, pending := range l.pending {
-			for ack := range pending {
-				pending[ack] = now
+			for ack, since := range pending {
+				if pending[ack] = since.Add(away); pending[ack].After(now) {
+					pending[ack] = now
+				}
 			}
 		}
 	}

@@ -78,17 +78,19 @@ func TestBusyNode(t *testing.T) {
 }
 
 // TestOwnStandstill: a process that was stopped itself has not seen what the nodes acknowledged meanwhile. It gives them
-// the whole time again, whether it notices by itself or is asked first.
+// as much more time, whether it notices by itself or is asked first.
 func TestOwnStandstill(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		stop  time.Duration
+		at    time.Duration // when it is stopped
+		stop  time.Duration // and for how long
 		after time.Duration // how long after it continues the question comes
 		again time.Duration
 	}{
-		{name: "asked at once", stop: 10 * time.Second, again: 5 * time.Second},
-		{name: "asked later", stop: 10 * time.Second, after: 3 * time.Second, again: 2500 * time.Millisecond},
-		{name: "a moment only", stop: time.Second, again: 1500 * time.Millisecond},
+		{name: "asked at once", at: 2500 * time.Millisecond, stop: 10 * time.Second, again: 3 * time.Second},
+		{name: "asked later", at: 2500 * time.Millisecond, stop: 10 * time.Second, after: 3 * time.Second, again: 500 * time.Millisecond},
+		{name: "just before the end", at: 4 * time.Second, stop: 1900 * time.Millisecond, again: time.Second},
+		{name: "a moment only", at: 2500 * time.Millisecond, stop: time.Second, again: 1500 * time.Millisecond},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -97,7 +99,7 @@ func TestOwnStandstill(t *testing.T) {
 				l.now = func() time.Time { return time.Now().Add(time.Duration(stopped.Load())) }
 				acks := []PendingAck{{"worker", "take"}}
 				l.SetPending("prod", acks)
-				<-time.After(2500 * time.Millisecond)
+				<-time.After(c.at)
 				synctest.Wait()
 				stopped.Store(int64(c.stop))
 				<-time.After(c.after)
