@@ -220,11 +220,11 @@ func (c *chaosTest) step(t *testing.T, step chaos.Step) {
 	c.inspect(t)
 }
 
-// backsOff returns how long open connections may wait before they notice that packets arrive again: the kernel doubles the time
-// between retransmissions, unless the probe can limit it.
+// backsOff returns how long open connections may wait before they notice that packets arrive again: the kernel, which all nodes
+// share, doubles the time between retransmissions, unless the probe can limit it.
 func backsOff(outage time.Duration) time.Duration {
 	if _, err := os.Stat("/proc/sys/net/ipv4/tcp_rto_max_ms"); err == nil { // since Linux 6.15
-		return 0
+		return 2 * time.Second // the limit, and the time to notice
 	}
 	return outage
 }

@@ -433,7 +433,7 @@ func (g *arpSuppression) end() {
 	}
 	there, err := g.c.translated.to(due)
 	if err != nil {
-		klog.ErrorS(err, "Cannot determine whether OVN still translates egress addresses, ARP suppression stays", "addresses", due)
+		klog.InfoS("ARP suppression stays: it is not known whether OVN still translates the egress addresses", "addresses", due, "reason", err.Error())
 		return
 	}
 	if len(there) > 0 {

@@ -20,7 +20,8 @@ func (w *Writer) FollowTranslations(ctx context.Context, changed func([]host.Tra
 // followTranslations does this over one connection.
 func (w *Writer) followTranslations(ctx context.Context, changed func([]host.Translation)) error {
 	var mu sync.Mutex
-	flows := map[string]host.Translation{} // by table and match
+	// By table and match: the monitor does not show priorities, and OVN has one flow for each source.
+	flows := map[string]host.Translation{}
 	b := newBurst(func() {
 		mu.Lock()
 		all := make([]host.Translation, 0, len(flows))
