@@ -70,7 +70,7 @@ func keepBusy(ctx context.Context, to string, m *meter) {
 	defer tick.Stop()
 	for ctx.Err() == nil {
 		// The connection carries data as often as keepalives would, so keepalives need no setting.
-		if err := beatOver(ctx, net.Dialer{Timeout: dialTimeout, Control: limitRetransmit}, to, 8, tick.C, m); err != nil {
+		if err := beatOver(ctx, net.Dialer{Timeout: dialTimeout, Control: unpaced}, to, 8, tick.C, m); err != nil {
 			m.broken(err)
 			<-tick.C
 		}

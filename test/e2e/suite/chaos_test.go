@@ -186,9 +186,9 @@ func (c *chaosTest) step(t *testing.T, step chaos.Step) {
 		t.Fatal(err)
 	}
 	placed := c.took(t, "all was in place", over, limit)
-	flowing := limit + backsOff(lasted+limit)
-	c.flowWithin(t, flowing-time.Since(over), flowing+chaosReady)
-	flowed := c.took(t, "all connections carried traffic", over, flowing)
+	// TCP may back off for as long as it has already been retransmitting in vain.
+	c.flowWithin(t, limit+lasted-time.Since(over), limit+lasted+chaosReady)
+	flowed := c.took(t, "all connections carried traffic", over, limit+lasted)
 	where := c.sameAsEver(t, chaosForgets+chaosReady)
 	settled := limit
 	if where != before || c.deaths(t) != deaths { // they may have moved for a moment
@@ -218,15 +218,6 @@ func (c *chaosTest) step(t *testing.T, step chaos.Step) {
 		c.moment.from, c.moment.to = begun, begun.Add(time.Duration(float64(chaosMoment)*figures.Slowness()))
 	}
 	c.inspect(t)
-}
-
-// backsOff returns how long open connections may wait before they notice that packets arrive again: the kernel, which all nodes
-// share, doubles the time between retransmissions, unless the probe can limit it.
-func backsOff(outage time.Duration) time.Duration {
-	if _, err := os.Stat("/proc/sys/net/ipv4/tcp_rto_max_ms"); err == nil { // since Linux 6.15
-		return 2 * time.Second // the limit, and the time to notice
-	}
-	return outage
 }
 
 // serves waits until the API server is ready.
