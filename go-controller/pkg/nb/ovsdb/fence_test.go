@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 // election holds the name of the leader.
 type election struct {
 	leader  atomic.Value
-	refused atomic.Pointer[context.CancelFunc] // called when somebody who does not lead is refused
+	refused atomic.Pointer[func()] // called when somebody who does not lead is about to be refused
 }
 
 func (e *election) fence(name string) *ovsdb.Fence {
@@ -56,11 +56,18 @@ func (e *election) fence(name string) *ovsdb.Fence {
 	}}
 }
 
-// untilRefused returns a context that ends when somebody is refused: clients try again until their context ends.
+// untilRefused returns a context that ends after somebody was refused: clients try again
+// until their context ends. A client asks a second time when it has noted the first answer.
 func (e *election) untilRefused(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
-	e.refused.Store(&cancel)
+	var asked atomic.Int32
+	refused := func() {
+		if asked.Add(1) == 2 {
+			cancel()
+		}
+	}
+	e.refused.Store(&refused)
 	return ctx
 }
 
