@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/iptables"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
@@ -32,5 +34,27 @@ func TestChainsInOrder(t *testing.T) {
 		if got := strings.Join(names, " "); got != want {
 			t.Errorf("%s: the order is %s, want %s", f, got, want)
 		}
+	}
+}
+
+// TestCleanupLeavesNoChain: with the nftables backend also the built-in chains, which come into being with our jumps, are gone
+// after the clean-up.
+func TestCleanupLeavesNoChain(t *testing.T) {
+	ns := netnstest.New(t)
+	w, err := iptables.New(chainsOf(topology.Families))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if rules := ns.Run("nft", "list", "ruleset"); !strings.Contains(rules, host.ChainPrefix) {
+		t.Fatalf("there is nothing to clean up:\n%s", rules)
+	}
+	if err := iptables.Cleanup(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if rules := ns.Run("nft", "list", "ruleset"); strings.Contains(rules, "chain ") {
+		t.Errorf("after the clean-up:\n%s", rules)
 	}
 }

@@ -94,7 +94,7 @@ func left(f topology.Family) error {
 // stays if it is not empty, or if its policy is not the default.
 func (p *programs) dropEmpty(ctx context.Context) {
 	for _, chain := range []struct{ table, name string }{
-		{"filter", "INPUT"}, {"filter", "FORWARD"}, {"mangle", "PREROUTING"},
+		{"filter", "INPUT"}, {"filter", "FORWARD"}, {"mangle", "PREROUTING"}, {"mangle", "INPUT"}, {"mangle", "FORWARD"},
 		{"nat", "PREROUTING"}, {"nat", "OUTPUT"}, {"nat", "POSTROUTING"},
 	} {
 		_, err := run(ctx, "", []string{p.path, "-w", lockSeconds, "-t", chain.table, "-X", chain.name})
