@@ -100,6 +100,7 @@ var texts = map[string]string{
 	"chain OVN-KUBE-EGRESS-IP-MULTI-NIC": "Translates pods to egress addresses on secondary networks",
 	"chain OVN-KUBE-EGRESS-IP-STRAY":     "Drops TCP, UDP and SCTP to an egress address on a secondary network that is not a reply",
 	"chain OVN-KUBE-EGRESS-SVC":          "Translates endpoints to the address of their EgressService; before all other translations",
+	"chain OVN-KUBE-EGRESS-SVC-HAND-ON":  "Copies packets of unknown connections to the previous or the next host of an EgressService, until half a minute after a move",
 	"chain OVN-KUBE-EGRESS-SVC-REPLY":    "Sets `MarkNodeReply` on replies of pods that an ip rule leads into the `network` of an EgressService, except those for the Service",
 	"chain OVN-KUBE-ETP":                 "DNAT of external traffic that stays on this node (`externalTrafficPolicy: Local`)",
 	"chain OVN-KUBE-EXTERNALIP":          "DNAT of load balancer and external addresses to the cluster IP",

@@ -199,7 +199,7 @@ func (n *node) build(ctx context.Context) ([]starter, error) {
 		return nil, err
 	}
 	if cfg.Features.EgressService {
-		more, err := n.egressServices(core, pods)
+		more, err := n.egressServices(core, pods, all)
 		if err != nil {
 			return nil, err
 		}
@@ -375,8 +375,8 @@ func chassis(ctx context.Context, switches ovs.Client) (string, error) {
 }
 
 // egressServices adds the node side of EgressServices and returns the informers of our own kinds.
-// pods are the pods of this node.
-func (n *node) egressServices(core, pods informers.SharedInformerFactory) (starter, error) {
+// pods are the pods of this node, all are all nodes.
+func (n *node) egressServices(core, pods informers.SharedInformerFactory, all *nodeinfo.View) (starter, error) {
 	egress, err := versioned.NewForConfig(n.env.REST)
 	if err != nil {
 		return nil, fmt.Errorf("make the client of our own kinds: %w", err)
@@ -405,6 +405,7 @@ func (n *node) egressServices(core, pods informers.SharedInformerFactory) (start
 		ClusterSubnets: n.env.Config.Default.ClusterPrefixes(),
 		Mode:           n.env.Config.Gateway.Mode,
 		EgressIPs:      n.env.Config.Features.EgressIP,
+		Neighbor:       func(name string) []netip.Addr { return nodeNeighbor(all.Lister(), n.name, name) },
 		NodeLocal:      noreroute.NodeLocal(n.env.Config.Features.NodeLocalAddresses, nil),
 	})
 	if err != nil {

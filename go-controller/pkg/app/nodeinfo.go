@@ -1,8 +1,11 @@
 package app
 
 import (
+	"net/netip"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/informers"
+	corelisters "k8s.io/client-go/listers/core/v1"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/config"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
@@ -47,6 +50,31 @@ func (n *node) viewNodes(core informers.SharedInformerFactory) (*nodeinfo.View, 
 	})
 	n.runners["all nodes"] = all
 	return all, err
+}
+
+// nodeNeighbor returns the addresses of another node on the primary network of node self, at most one for each family.
+func nodeNeighbor(nodes corelisters.NodeLister, self, other string) []netip.Addr {
+	var found [2]topology.Node
+	for i, name := range []string{self, other} {
+		n, err := nodes.Get(name)
+		if err != nil {
+			return nil // it was deleted, or is not known yet
+		}
+		found[i], _ = kube.Node(n) // invalid annotations are left out
+	}
+	var addrs []netip.Addr
+	for _, p := range found[0].Primary {
+		network := p.Masked()
+		a := found[1].HostAddr(network)
+		// Its other addresses there may move to other hosts.
+		if own, ok := topology.PrefixOf(topology.FamilyOf(p.Addr()), found[1].Primary); ok && own.Masked() == network {
+			a = own.Addr()
+		}
+		if a.IsValid() {
+			addrs = append(addrs, a)
+		}
+	}
+	return addrs
 }
 
 // nodeLimits returns the part of the configuration against which annotations of nodes are

@@ -54,13 +54,14 @@ func Contributor(key string) string { return Feature + "/" + key }
 
 // Chains declares the chains of this feature for the given families.
 func Chains(families []topology.Family) []host.Chain {
-	chains := make([]host.Chain, 0, 4*len(families))
+	chains := make([]host.Chain, 0, 5*len(families))
 	for _, f := range families {
 		chains = append(chains,
 			host.Chain{ChainKey: chainKey(f), Jumps: []host.Jump{{From: "POSTROUTING"}}, Position: position},
 			host.Chain{ChainKey: strayKey(f), Jumps: []host.Jump{{From: "FORWARD"}}, Position: position},
 			host.Chain{ChainKey: strayInputKey(f), Jumps: []host.Jump{{From: "INPUT"}}, Position: position},
-			host.Chain{ChainKey: nodeReplyKey(f), Jumps: []host.Jump{{From: "PREROUTING"}}, Position: positionNodeReply})
+			host.Chain{ChainKey: nodeReplyKey(f), Jumps: []host.Jump{{From: "PREROUTING"}}, Position: positionNodeReply},
+			host.Chain{ChainKey: handOnKey(f), Jumps: []host.Jump{{From: "FORWARD"}, {From: "INPUT"}}, Position: positionHandOn})
 	}
 	return chains
 }
@@ -257,28 +258,32 @@ var doNotSNAT = host.Spec{Mark: topology.MarkPodToNode, Comment: "DoNotSNAT", Ta
 // Rules renders translations as rules, with key as their comment. The exemption
 // for pod-to-node traffic comes first; it is one rule however
 // many EgressServices contribute it.
-//
-// Packets to a translated address that would be forwarded belong to no known
-// connection: replies already have the pod's address at this point. They are dropped before they
-// create a connection of their own, which would take the port from the pod's connection; the
-// latter must keep the port to continue after a failover. If the load balancer's provider puts the
-// address on the host, packets to a port of the Service have another destination by
-// then, and the host would refuse all others.
 func (t Translations) Rules(key string) host.Rules {
-	rules := host.Rules{}
+	rules := StrayRules(t.Addresses(), key)
 	for _, addr := range slices.SortedFunc(maps.Keys(t), netip.Addr.Compare) {
 		chain := chainKey(topology.FamilyOf(addr))
 		if rules[chain] == nil {
 			rules[chain] = []host.Rule{doNotSNAT}
 		}
 		rules[chain] = append(rules[chain], host.SNAT(topology.HostPrefix(addr), t[addr], key))
-		stray := host.Spec{Dst: topology.HostPrefix(t[addr]), Comment: key, Target: host.Drop}.Rule()
-		if k := strayKey(topology.FamilyOf(addr)); !slices.Contains(rules[k], stray) {
-			rules[k] = append(rules[k], stray)
-			in := strayInputKey(topology.FamilyOf(addr))
-			rules[in] = append(rules[in], host.Spec{Dst: topology.HostPrefix(t[addr]), In: host.Not("lo"),
-				Protocol: host.Not(icmp[topology.FamilyOf(addr)]), CTState: "INVALID,NEW", Comment: key, Target: host.Drop}.Rule())
-		}
+	}
+	return rules
+}
+
+// StrayRules drop packets to the addresses of an EgressService that would be forwarded. They belong to no known
+// connection: replies already have the pod's address at this point. They are dropped before they
+// create a connection of their own, which would take the port from the pod's connection; the
+// latter must keep the port to continue after a failover. If the load balancer's provider puts the
+// address on the host, packets to a port of the Service have another destination by
+// then, and the host would refuse all others.
+func StrayRules(addrs []netip.Addr, key string) host.Rules {
+	rules := host.Rules{}
+	for _, a := range addrs {
+		f, dst := topology.FamilyOf(a), topology.HostPrefix(a)
+		forward, input := strayKey(f), strayInputKey(f)
+		rules[forward] = append(rules[forward], host.Spec{Dst: dst, Comment: key, Target: host.Drop}.Rule())
+		rules[input] = append(rules[input], host.Spec{Dst: dst, In: host.Not("lo"),
+			Protocol: host.Not(icmp[f]), CTState: "INVALID,NEW", Comment: key, Target: host.Drop}.Rule())
 	}
 	return rules
 }

@@ -407,7 +407,8 @@ func TestChains(t *testing.T) {
 	var want []string
 	for _, f := range topology.Families {
 		want = append(want, fmt.Sprintf("%s nat POSTROUTING -j OVN-KUBE-EGRESS-SVC", f), fmt.Sprintf("%s filter FORWARD -j OVN-KUBE-STRAY", f),
-			fmt.Sprintf("%s filter INPUT -j OVN-KUBE-STRAY-INPUT", f), fmt.Sprintf("%s mangle PREROUTING -j OVN-KUBE-EGRESS-SVC-REPLY", f))
+			fmt.Sprintf("%s filter INPUT -j OVN-KUBE-STRAY-INPUT", f), fmt.Sprintf("%s mangle PREROUTING -j OVN-KUBE-EGRESS-SVC-REPLY", f),
+			fmt.Sprintf("%s mangle FORWARD -j OVN-KUBE-EGRESS-SVC-HAND-ON", f), fmt.Sprintf("%s mangle INPUT -j OVN-KUBE-EGRESS-SVC-HAND-ON", f))
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)

@@ -27,8 +27,11 @@ type Spec struct {
 	// translation; zero: any. The port needs Protocol.
 	OrigDst     netip.Addr
 	OrigDstPort uint16
-	Mark        uint32 // exact fwmark; 0 matches any
-	Unmarked    bool   // no fwmark
+	// TTL is the exact time to live, or hop limit, and TTLAbove one that it exceeds; 0: any. Both need Dst, whose
+	// family has the name of the match.
+	TTL, TTLAbove uint8
+	Mark          uint32 // exact fwmark; 0 matches any
+	Unmarked      bool   // no fwmark
 	// Probability in (0,1) matches this fraction of the packets at random; 0 and values from 1 on
 	// match all.
 	Probability float64
@@ -66,6 +69,14 @@ func DNATTo(to netip.AddrPort) Target {
 // CopyTo sends a copy to a neighbor.
 func CopyTo(gateway netip.Addr) Target {
 	return Target("TEE --gateway " + gateway.String())
+}
+
+// SetTTL sets the time to live, or hop limit, of packets to an address.
+func SetTTL(dst netip.Addr, hops uint8) Target {
+	if dst.Is6() {
+		return Target(fmt.Sprintf("HL --hl-set %d", hops))
+	}
+	return Target(fmt.Sprintf("TTL --ttl-set %d", hops))
 }
 
 // SetMark sets the fwmark of the packet, all bits.
@@ -127,6 +138,16 @@ func (s Spec) Rule() Rule {
 	}
 	if s.Reply {
 		add("--ctdir", "REPLY")
+	}
+	ttl := "ttl"
+	if s.Dst.Addr().Is6() {
+		ttl = "hl"
+	}
+	if s.TTL != 0 {
+		add("-m", ttl, "--"+ttl+"-eq", fmt.Sprint(s.TTL))
+	}
+	if s.TTLAbove != 0 {
+		add("-m", ttl, "--"+ttl+"-gt", fmt.Sprint(s.TTLAbove))
 	}
 	if s.Mark != 0 {
 		add("-m", "mark", "--mark", fmt.Sprintf("%#x", s.Mark))

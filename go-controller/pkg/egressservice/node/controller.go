@@ -64,6 +64,9 @@ type Deps struct {
 	// EgressIPs says that there may be EgressIPs, whose ip rules would route pods of an
 	// EgressService elsewhere.
 	EgressIPs bool
+	// Neighbor returns the addresses of another node on the primary network of this one, at most one for each
+	// family. nil: there are none.
+	Neighbor func(node string) []netip.Addr
 	// NodeLocal are ranges that pods reach by the usual routes of their own node.
 	NodeLocal []netip.Prefix
 }
@@ -92,8 +95,12 @@ type Controller struct {
 	unconfirmed queue.Unconfirmed
 	// elsewhere are the pods of this node, by key, that leave by another node.
 	elsewhere map[string][]netip.Addr
-	leaving   *leaving
-	flush     *flusher
+	// others are the nodes that packets of unknown connections are handed on to, by key.
+	others map[string]otherHost
+	// copiesFrom is the time before which no packets are handed on, because the kernel has refused such rules.
+	copiesFrom time.Time
+	leaving    *leaving
+	flush      *flusher
 }
 
 // contribution is the kernel state of one EgressService.
@@ -120,13 +127,17 @@ func New(deps Deps) (*Controller, error) {
 	if deps.Linger == 0 {
 		deps.Linger = Linger
 	}
+	if deps.Neighbor == nil {
+		deps.Neighbor = func(string) []netip.Addr { return nil }
+	}
 	reader, err := snapshot.NewReader(deps.Informers, deps.ClusterSubnets, deps.Mode, nil)
 	if err != nil {
 		return nil, err
 	}
 	c := &Controller{deps: deps, reader: reader, contributed: map[string]contribution{},
 		taken: map[string]bool{}, networks: map[string]table{}, settled: map[string]egressservice.Translations{},
-		users: map[netip.Addr][]string{}, awaiting: map[string][]string{}, elsewhere: map[string][]netip.Addr{}}
+		users: map[netip.Addr][]string{}, awaiting: map[string][]string{}, elsewhere: map[string][]netip.Addr{},
+		others: map[string]otherHost{}}
 	c.flush = newFlusher(deps.Flush, c.inUse)
 	c.leaving = newLeaving(deps, c.flush)
 	c.queue = queue.New("egressservice-node", c.reconcile)
@@ -197,11 +208,11 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 	if err := c.finishTakeover(ctx, s, want.translations); err != nil {
 		return err
 	}
-	if eg == nil {
-		return nil
+	if eg != nil {
+		c.queue.MarkSynced(key)
+		err = c.acknowledge(ctx, eg, s, problem)
 	}
-	c.queue.MarkSynced(key)
-	return c.acknowledge(ctx, eg, s, problem)
+	return errors.Join(err, c.handOn(ctx, s, want.translations)) // nobody waits for the latter
 }
 
 // decode reads an EgressService, with the pods of other nodes if this node needs them.
