@@ -40,11 +40,14 @@ var (
 	pod        = regexp.MustCompile(`iface-id=\S+`)
 )
 
+// HandOn begins rules that exist for half a minute after an EgressService has moved.
+const HandOn = "-A OVN-KUBE-EGRESS-SVC-HAND-ON "
+
 // LearnedFlow is part of each flow that a bridge has learned from traffic.
 var LearnedFlow = fmt.Sprintf("cookie=%#x", host.LearnedCookie)
 
 // written selects what ovnkube writes from the lines of each section of readNode: without counters,
-// without what a bridge has learned from traffic and without what the host-port plugin keeps when
+// without what a bridge has learned from traffic, rules that hand packets on after a move, and what the host-port plugin keeps when
 // its pods are gone, in an order that does not depend on when a row was written.
 var written = map[string]func(line string) string{
 	"iptables":  rule,
@@ -88,7 +91,7 @@ var alwaysThere = []string{"iptables", "rules", "routes", "addresses", "flows", 
 
 // rule leaves out counters and comments, and the chains of the host-port plugin.
 func rule(line string) string {
-	if strings.HasPrefix(line, "#") || strings.Contains(line, "CNI-HOSTPORT") {
+	if strings.HasPrefix(line, "#") || strings.Contains(line, "CNI-HOSTPORT") || strings.HasPrefix(line, HandOn) {
 		return ""
 	}
 	return counters.ReplaceAllString(line, "")

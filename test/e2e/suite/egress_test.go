@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,6 +32,8 @@ type served struct {
 	*suite
 	name    string
 	ingress []netip.Addr
+	// announced is the node to which the network outside routes the addresses.
+	announced atomic.Value
 }
 
 // serve creates a Service with ingress addresses, whose pods are labelled app=name, and an
@@ -113,7 +116,10 @@ func (e *served) rulesOutlived(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			if strings.Contains(out, strconv.Quote(lab.Namespace+"/"+e.name)) {
+			handOn := func(line string) bool {
+				return strings.HasPrefix(line, lab.HandOn) && slices.ContainsFunc(e.ingress, func(a netip.Addr) bool { return strings.Contains(line, a.String()+"/") })
+			}
+			if strings.Contains(out, strconv.Quote(lab.Namespace+"/"+e.name)) || slices.ContainsFunc(strings.Split(out, "\n"), handOn) {
 				return fmt.Errorf("%s has:\n%s", node, out)
 			}
 		}
@@ -205,18 +211,16 @@ func (e *served) announce(t *testing.T) {
 	t.Cleanup(func() { cancel(); <-done })
 	go func() {
 		defer close(done)
-		at := ""
 		for ctx.Err() == nil {
-			e.follow(ctx, t, &at)
+			e.follow(ctx, t)
 			// The API server may be unavailable for a moment.
 			_ = pause(ctx, 100*time.Millisecond)
 		}
 	}()
 }
 
-// follow does so until the watch ends or the API server does not answer; at is the node that the
-// addresses are routed to.
-func (e *served) follow(ctx context.Context, t *testing.T, at *string) {
+// follow does so until the watch ends or the API server does not answer.
+func (e *served) follow(ctx context.Context, t *testing.T) {
 	label := kube.LabelEgressServicePrefix + lab.Namespace + "-" + e.name
 	watch, err := e.Kube.CoreV1().Nodes().Watch(ctx, metav1.ListOptions{LabelSelector: label})
 	if err != nil {
@@ -226,7 +230,7 @@ func (e *served) follow(ctx context.Context, t *testing.T, at *string) {
 	for event := range watch.ResultChan() {
 		// When a node loses the label, this watch sees it as deleted.
 		node, ok := event.Object.(*corev1.Node)
-		if !ok || event.Type == apiwatch.Deleted || node.Name == *at {
+		if !ok || event.Type == apiwatch.Deleted || node.Name == e.announced.Load() {
 			continue
 		}
 		if err := e.RouteTo(ctx, e.ingress, node.Name); err != nil {
@@ -235,7 +239,21 @@ func (e *served) follow(ctx context.Context, t *testing.T, at *string) {
 			}
 			return
 		}
-		*at = node.Name
+		e.announced.Store(node.Name)
+	}
+}
+
+// routedTo waits until the network outside routes the addresses to a node.
+func (e *served) routedTo(t *testing.T, node string) {
+	t.Helper()
+	err := lab.Until(t.Context(), leakPatience, "the addresses to be announced", func(context.Context) error {
+		if at := e.announced.Load(); at != node {
+			return fmt.Errorf("they are routed to %v", at)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }
 

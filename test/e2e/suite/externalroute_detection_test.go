@@ -173,30 +173,18 @@ func (g *gatewayTest) recreated(t *testing.T) {
 	next := hops(watched(), g.gateways[0])
 	g.policy(t, next)
 	g.uses(t, 30*time.Second, false, g.gateways[0])
-	paused := process{name: "ovn-controller", node: floodNode, pattern: "^ovn-controller "}
-	pid, err := g.pid(ctx, paused)
-	if err != nil {
-		t.Fatal(err)
-	}
-	signal := func(s string) {
-		t.Helper()
-		if _, err := g.Kin.Exec(context.WithoutCancel(ctx), paused.node, "kill", s, pid); err != nil {
-			t.Error(err)
-		}
-	}
+	proceed := g.suspend(t, process{name: "ovn-controller", node: floodNode, pattern: "^ovn-controller "})
 	followed := func() { // northd has processed the change
 		t.Helper()
 		if _, err := g.Kin.Exec(ctx, lab.ControlPlane, "ovn-nbctl", "--timeout=20", "--wait=sb", "sync"); err != nil {
 			t.Error(err)
 		}
 	}
-	t.Cleanup(func() { signal("-CONT") })
-	signal("-STOP")
 	g.remove(t)
 	g.unused(t, g.gateways[0])
 	followed()
 	g.policy(t, next)
 	followed()
-	signal("-CONT")
+	proceed()
 	g.uses(t, 20*time.Second, false, g.gateways[0])
 }

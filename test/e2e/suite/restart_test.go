@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -69,6 +70,25 @@ func (s *suite) flows(t *testing.T, stream string) {
 	if err != nil {
 		t.Error(err)
 	}
+}
+
+// suspend stops a process until proceed is called, or the test ends.
+func (s *suite) suspend(t *testing.T, p process) (proceed func()) {
+	t.Helper()
+	pid, err := s.pid(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signal := func(name string) {
+		t.Helper()
+		if _, err := s.Kin.Exec(context.WithoutCancel(t.Context()), p.node, "kill", name, pid); err != nil {
+			t.Error(err)
+		}
+	}
+	signal("-STOP")
+	proceed = sync.OnceFunc(func() { signal("-CONT") })
+	t.Cleanup(proceed)
+	return proceed
 }
 
 // kill kills a process and waits until its supervisor has started another that does its work.

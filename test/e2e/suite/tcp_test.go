@@ -41,6 +41,19 @@ func (s *suite) connections(t *testing.T) {
 			s.cordon(t, host, false)
 			host = next
 		}, true, figures.OpenConnectionMove},
+		{"planned move that the pods' node follows late", func(t *testing.T) {
+			proceed := s.suspend(t, process{name: "ovn-controller", node: lab.ControlPlane, pattern: "^ovn-controller "})
+			s.cordon(t, host, true)
+			next := e.programmed(t, host)
+			s.cordon(t, host, false)
+			// What the pods send leaves from the former host, and replies reach the next one.
+			e.routedTo(t, next)
+			for _, name := range streams {
+				s.flows(t, name)
+			}
+			proceed()
+			host = next
+		}, true, figures.OpenConnectionMove},
 		{"EgressService deleted", func(t *testing.T) {
 			if err := s.Egress.EgressServiceV1().EgressServices(lab.Namespace).Delete(t.Context(), e.name, metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
