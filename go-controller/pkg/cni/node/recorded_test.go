@@ -59,8 +59,16 @@ func TestLostPorts(t *testing.T) {
 			}
 			lose(l, port)
 			l.bridge()
-			eventually.Succeeds(t, "the port to be restored", func() error { return l.server.restore(t.Context()) })
-			eventually.True(t, "the port", func() bool { return l.ids(port) == before })
+			// At first the server may not have noticed the loss yet.
+			eventually.Succeeds(t, "the port to be restored", func() error {
+				if err := l.server.restore(t.Context()); err != nil {
+					return err
+				}
+				if now := l.ids(port); now != before {
+					return fmt.Errorf("external_ids are %s", now)
+				}
+				return nil
+			})
 			if got := l.ports(); got != port {
 				t.Errorf("br-int has %q, not only %s", got, port)
 			}

@@ -1,6 +1,7 @@
 package openflow
 
 import (
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -42,11 +44,13 @@ func TestSettle(t *testing.T) {
 		}
 		return n
 	}
-	slowRevalidation(t, o)
+	relieve := slowRevalidation(t, o)
 	must(t, w.Apply(t.Context(), "answers", []host.Flow{ask, "table=0,priority=1,in_port=1,arp,actions=output:2", "table=5,priority=1,reg1=0x1,actions=drop"}))
 	send()
 	eventually.True(t, "flows for all requests in the datapath", func() bool { return passing() == addresses })
 	must(t, w.Apply(t.Context(), "answers", []host.Flow{ask, "table=0,priority=1,in_port=1,arp,actions=drop", "table=5,priority=1,reg1=0x1,actions=drop"}))
+	// Settle would have returned long before, if it did not wait.
+	defer time.AfterFunc(5*time.Second, relieve).Stop()
 	eventually.True(t, "the flows to take effect", func() bool { return w.Settle(t.Context()) == nil })
 	if n := passing(); n > 0 {
 		t.Fatalf("%d flows of the datapath let requests pass", n)
@@ -88,8 +92,8 @@ func TestSettleUnnoticed(t *testing.T) {
 }
 
 // slowRevalidation gives the threads of ovs-vswitchd that revalidate flows only the idle time of one
-// processor, which never idles.
-func slowRevalidation(t *testing.T, o *netnstest.OVS) {
+// processor, which does not idle until relieve is called.
+func slowRevalidation(t *testing.T, o *netnstest.OVS) (relieve func()) {
 	t.Helper()
 	var one unix.CPUSet
 	one.Set(0)
@@ -111,14 +115,16 @@ func slowRevalidation(t *testing.T, o *netnstest.OVS) {
 	if slowed == 0 {
 		t.Fatal("ovs-vswitchd has no thread that revalidates flows")
 	}
+	ctx, relieve := context.WithCancel(t.Context())
 	go func() {
 		runtime.LockOSThread() // never unlocked, so that the thread ends
 		if err := unix.SchedSetaffinity(0, &one); err != nil {
 			t.Error(err)
 		}
-		for t.Context().Err() == nil {
+		for ctx.Err() == nil {
 		}
 	}()
+	return relieve
 }
 
 // requests returns a function that sends an ARP request for each of many addresses on a link.

@@ -60,20 +60,43 @@ func TestDrift(t *testing.T) {
 	probe := nb.Owner{Feature: "probe"}
 	probeRow := nb.Row{ID: "probe", Model: &nbdb.AddressSet{Name: "probe"}}
 	apply(t, w, probe, probeRow)
-	// sync waits until the events of all earlier changes were handled: the event of an edit
-	// of the probe's row comes after them.
+	// reported waits until the events of all earlier changes were handled, and returns whose they were: the event of an
+	// edit of the probe's row comes after them.
 	edits := 0
-	sync := func() {
+	reported := func() map[nb.Owner]int {
 		t.Helper()
 		edits++
 		s.Nbctl("set", "Address_Set", "probe", fmt.Sprintf("addresses=10.9.9.%d", edits))
-		seen.waitFor(t, probe)
+		all := map[nb.Owner]int{}
+		eventually.Succeeds(t, "drift of the probe", func() error {
+			for o, n := range seen.take() {
+				all[o] += n
+			}
+			if all[probe] == 0 {
+				return fmt.Errorf("only of %v", all)
+			}
+			return nil
+		})
 		apply(t, w, probe, probeRow)
+		delete(all, probe)
+		return all
+	}
+	sync := func() {
+		t.Helper()
+		if all := reported(); len(all) > 0 {
+			t.Fatalf("drift of %v, want none", all)
+		}
+	}
+	svcAlone := func() {
+		t.Helper()
+		if all := reported(); len(all) != 1 || all[svc] == 0 {
+			t.Fatalf("drift of %v, want %v alone", all, svc)
+		}
 	}
 	rows := []nb.Row{policy("10.244.0.5", "10.244.1.2"), policy("10.244.0.6", "10.244.1.2")}
 	restored := func() {
 		t.Helper()
-		seen.waitFor(t, svc)
+		svcAlone()
 		before := w.Repaired()
 		if stats := apply(t, w, svc, rows...); stats.Zero() {
 			t.Error("nothing was put right")
@@ -129,7 +152,7 @@ func TestDrift(t *testing.T) {
 	// Deleting a parent deletes the rows of other owners with it; they are restored
 	// together with it.
 	apply(t, w, network)
-	seen.waitFor(t, svc)
+	svcAlone()
 	apply(t, w, network, router("ovn_cluster_router"))
 	apply(t, w, svc, rows...)
 	sync()

@@ -113,7 +113,7 @@ func (o *OVS) StartVswitchd() {
 		"--log-file="+o.path("ovs-vswitchd.log"), "-vconsole:off", "unix:"+o.path("db.sock"))
 	// ovs-vsctl waits until ovs-vswitchd has carried out a change.
 	o.starts++
-	o.Run("ovs-vsctl", "--timeout=10", "set", "Open_vSwitch", ".", fmt.Sprintf("other_config:test-starts=%d", o.starts))
+	o.Run("ovs-vsctl", "--timeout=60", "set", "Open_vSwitch", ".", fmt.Sprintf("other_config:test-starts=%d", o.starts))
 }
 
 // StopVswitchd kills ovs-vswitchd.
