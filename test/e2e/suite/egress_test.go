@@ -117,7 +117,7 @@ func (e *served) rulesOutlived(t *testing.T) {
 				return err
 			}
 			handOn := func(line string) bool {
-				return strings.HasPrefix(line, lab.HandOn) && slices.ContainsFunc(e.ingress, func(a netip.Addr) bool { return strings.Contains(line, a.String()+"/") })
+				return strings.HasPrefix(line, lab.HandOn) && slices.ContainsFunc(e.ingress, func(a netip.Addr) bool { return strings.Contains(line, "-d "+a.String()+"/") })
 			}
 			if strings.Contains(out, strconv.Quote(lab.Namespace+"/"+e.name)) || slices.ContainsFunc(strings.Split(out, "\n"), handOn) {
 				return fmt.Errorf("%s has:\n%s", node, out)

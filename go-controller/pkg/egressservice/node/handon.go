@@ -12,7 +12,6 @@ import (
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice"
-	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 )
 
 // handOnTime is how long a host hands packets of unknown connections on to the previous host after the
@@ -31,7 +30,8 @@ type otherHost struct {
 	name  string
 	until time.Time // when packets are no longer handed on to it; zero: not known yet
 	addrs []netip.Addr
-	rules host.Rules
+	// incomplete: a write failed, and the kernel may have its rules or get them with the next write of others.
+	incomplete bool
 }
 
 // handOn hands packets of connections that this node does not know on to the previous host, if this
@@ -49,26 +49,30 @@ func (c *Controller) handOn(ctx context.Context, s egressservice.Service, given 
 			next.addrs = slices.DeleteFunc(slices.Clone(had.addrs), func(a netip.Addr) bool { return !slices.Contains(s.Ingress, a) })
 		}
 	}
-	var err error
-	if next.rules, err = c.writeHandOn(ctx, s.Key, had, next, now); err != nil {
-		return err
+	if had.incomplete || next.name != had.name || !slices.Equal(next.addrs, had.addrs) {
+		had.incomplete = true
+		c.noteOther(s.Key, had)
+		if err := c.writeHandOn(ctx, s.Key, next, now); err != nil {
+			return err
+		}
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.others[s.Key] = next; next.name == "" {
-		delete(c.others, s.Key)
-	}
+	c.noteOther(s.Key, next)
 	if !next.until.IsZero() {
 		c.queue.EnqueueAfter(next.until.Sub(now), s.Key)
 	}
 	return nil
 }
 
-// writeHandOn writes the rules for next, and returns those that are in place.
-func (c *Controller) writeHandOn(ctx context.Context, key string, had, next otherHost, now time.Time) (host.Rules, error) {
-	if next.name == had.name && slices.Equal(next.addrs, had.addrs) {
-		return had.rules, nil
+func (c *Controller) noteOther(key string, o otherHost) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.others[key] = o; o.name == "" && !o.incomplete {
+		delete(c.others, key)
 	}
+}
+
+// writeHandOn writes the rules for next, none if there is no other host.
+func (c *Controller) writeHandOn(ctx context.Context, key string, next otherHost, now time.Time) error {
 	contributor, strays := egressservice.Contributor(key)+"~hand-on", egressservice.StrayRules(next.addrs, key)
 	c.mu.Lock()
 	refused := now.Before(c.copiesFrom)
@@ -78,20 +82,17 @@ func (c *Controller) writeHandOn(ctx context.Context, key string, had, next othe
 		err := c.deps.Chains.Apply(ctx, contributor, copies)
 		if err == nil {
 			klog.V(2).InfoS("Packets of unknown connections are handed on", "egressService", key, "node", next.name, "addresses", next.addrs)
-			return copies, nil
+			return nil
 		}
 		klog.InfoS("Packets of unknown connections are not handed on for a while", "egressService", key, "node", next.name, "duration", copyRetry, "err", err)
 		c.mu.Lock()
 		c.copiesFrom = now.Add(copyRetry)
 		c.mu.Unlock()
 	}
-	if len(strays) == 0 && len(had.rules) == 0 {
-		return nil, nil
-	}
 	if err := c.deps.Chains.Apply(ctx, contributor, strays); err != nil {
-		return nil, fmt.Errorf("apply rules for packets of EgressService %s that belong to no connection: %w", key, err)
+		return fmt.Errorf("apply rules for packets of EgressService %s that belong to no connection: %w", key, err)
 	}
-	return strays, nil
+	return nil
 }
 
 // otherHost returns the node that packets are handed on to, the zero value for none; had is the current one.

@@ -13,14 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/iptables"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/routed"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
-
-	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
 )
 
 // led is what the master does when the pods are led to the host.
@@ -131,6 +130,40 @@ func TestHandOnRefused(t *testing.T) {
 		<-time.After(copyRetry)
 		if again(); !strings.Contains(w.dump(), "TEE") {
 			t.Errorf("not tried again\n%s", w.dump())
+		}
+	})
+}
+
+// TestHandOnWithdrawn: rules whose write failed are withdrawn if they are not wanted any more: the writer knows them, and
+// would write them together with others.
+func TestHandOnWithdrawn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.start()
+		const contributor = "egressservice/default/demo-svc~hand-on"
+		var locked atomic.Bool
+		w.chains.Fail = func(of string) error {
+			if locked.Load() && of == contributor {
+				return errors.New("the table is locked")
+			}
+			return nil
+		}
+		locked.Store(true)
+		w.setStatus(programmedBy("ovn-worker", false))
+		w.setStatus(func(s *v1.EgressServiceStatus) { s.Host = "ovn-worker2" })
+		w.eventually("an attempt", func() bool { return w.chains.called(contributor) > 0 })
+		w.setStatus(func(s *v1.EgressServiceStatus) { s.Host = "" })
+		fakeapi.Settle()
+		calls := w.chains.called(contributor)
+		locked.Store(false)
+		w.eventually("the withdrawal", func() bool { return w.chains.called(contributor) > calls })
+		fakeapi.Settle()
+		if calls = w.chains.called(contributor); strings.Contains(w.dump(), "TEE") {
+			t.Errorf("rules are left\n%s", w.dump())
+		}
+		w.setStatus(programmedBy("ovn-control-plane", true))
+		if fakeapi.Settle(); w.chains.called(contributor) != calls {
+			t.Error("written again without a reason")
 		}
 	})
 }

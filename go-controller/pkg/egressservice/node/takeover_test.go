@@ -4,7 +4,6 @@ import (
 	"testing"
 	"testing/synctest"
 
-	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -18,20 +17,15 @@ func TestFlushesOnceMore(t *testing.T) {
 		w.start()
 		w.update(egress("demo-svc", "ovn-worker2"))
 		w.eventually("the word", func() bool { return w.status().Programmed != nil })
-		traffic := func(is metav1.ConditionStatus) {
-			w.setStatus(func(s *v1.EgressServiceStatus) {
-				s.Conditions = []metav1.Condition{{Type: v1.ConditionProgrammed, Status: is}}
-			})
-		}
 		for range 2 {
 			for pod, right := range map[string]string{"10.244.0.5": "5.5.5.5", "fd00:10:244:1::5": "5555:5555:5555:5555:5555:5555:5555:5555"} {
 				node := map[bool]string{true: "172.18.0.4", false: "fc00::4"}[right == "5.5.5.5"]
-				traffic(metav1.ConditionFalse)
+				w.setStatus(led(metav1.ConditionFalse))
 				synctest.Wait()
 				w.kernel.connect(pod, node)
 				w.kernel.connect(pod, right)
 				w.kernel.connect("10.244.0.99", "172.18.0.4")
-				traffic(metav1.ConditionTrue)
+				w.setStatus(led(metav1.ConditionTrue))
 				w.eventually("the old translation to go", func() bool { return !w.kernel.connected(pod, node) })
 				if !w.kernel.connected(pod, right) || !w.kernel.connected("10.244.0.99", "172.18.0.4") {
 					t.Errorf("%s lost its right connection, or another pod one of its own", pod)
