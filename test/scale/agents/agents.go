@@ -52,6 +52,8 @@ type Agents struct {
 	ended   <-chan struct{} // closed after stop
 	stop    context.CancelFunc
 
+	raised chan struct{} // chassis have an nb_cfg to confirm
+
 	mu   sync.Mutex
 	lost map[string]bool
 	sb   *ovsdbraw.Conn
@@ -67,6 +69,7 @@ func Start(ctx context.Context, clients load.Clients) (*Agents, error) {
 		service: serviceinformers.NewSharedInformerFactory(clients.Services, 0),
 		ip:      ipinformers.NewSharedInformerFactory(clients.IPs, 0),
 		route:   routeinformers.NewSharedInformerFactory(clients.Routes, 0),
+		raised:  make(chan struct{}, 1),
 		lost:    map[string]bool{},
 	}
 	a.core.Core().V1().Nodes().Informer()
@@ -119,7 +122,8 @@ func (a *Agents) Close() error {
 	return err
 }
 
-// SetLost marks a node as lost, or as back.
+// SetLost marks a node as lost, or as back. The chassis of a node that is back confirms the nb_cfg that it has missed, as
+// ovn-controller does.
 func (a *Agents) SetLost(node string, lost bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -127,6 +131,15 @@ func (a *Agents) SetLost(node string, lost bool) {
 		a.lost[node] = true
 	} else {
 		delete(a.lost, node)
+		a.signal()
+	}
+}
+
+// signal makes the chassis confirm the last nb_cfg.
+func (a *Agents) signal() {
+	select {
+	case a.raised <- struct{}{}:
+	default: // they are about to
 	}
 }
 
@@ -139,17 +152,13 @@ func (a *Agents) isLost(node string) bool {
 // Confirm creates the nodes' rows in the southbound database, and makes the nodes confirm each
 // nb_cfg from then on.
 func (a *Agents) Confirm(ctx context.Context, p *plane.Plane, nodes int) error {
-	values := make(chan int, 1) // the latest
 	c, err := p.Dial(ctx, plane.Southbound, func(params json.RawMessage) {
-		n, ok := raised(params)
-		if !ok {
-			return
+		if n, ok := newCfg(params); ok {
+			a.mu.Lock()
+			a.cfg = n
+			a.mu.Unlock()
+			a.signal()
 		}
-		select {
-		case <-values:
-		default:
-		}
-		values <- n
 	})
 	if err != nil {
 		return err
@@ -166,8 +175,8 @@ func (a *Agents) Confirm(ctx context.Context, p *plane.Plane, nodes int) error {
 		defer c.Close()
 		for {
 			select {
-			case n := <-values:
-				if err := a.confirm(ctx, c, n); err != nil && ctx.Err() == nil {
+			case <-a.raised:
+				if err := a.confirm(ctx, c); err != nil && ctx.Err() == nil {
 					return fmt.Errorf("confirm nb_cfg: %w", err)
 				}
 			case <-c.Closed():
@@ -181,8 +190,8 @@ func (a *Agents) Confirm(ctx context.Context, p *plane.Plane, nodes int) error {
 	return err
 }
 
-// raised returns the new nb_cfg in an update.
-func raised(params json.RawMessage) (int, bool) {
+// newCfg returns the new nb_cfg in an update.
+func newCfg(params json.RawMessage) (int, bool) {
 	var update []json.RawMessage
 	var tables struct {
 		Global map[string]struct {
@@ -200,11 +209,11 @@ func raised(params json.RawMessage) (int, bool) {
 	return 0, false
 }
 
-// confirm makes all chassis, except those of lost nodes, confirm an nb_cfg.
-func (a *Agents) confirm(ctx context.Context, c *ovsdbraw.Conn, cfg int) error {
+// confirm makes all chassis, except those of lost nodes, confirm the last nb_cfg.
+func (a *Agents) confirm(ctx context.Context, c *ovsdbraw.Conn) error {
 	where := []any{}
 	a.mu.Lock()
-	a.cfg = cfg
+	cfg := a.cfg
 	for name := range a.lost {
 		where = append(where, []any{"name", "!=", a.chassis(name)})
 	}
