@@ -323,7 +323,7 @@ func TestSharedAddress(t *testing.T) {
 	}
 }
 
-// TestSourceRanges: an invalid range allows no clients.
+// TestSourceRanges: an invalid range allows no clients. Answers to pods' own connections are exempt.
 func TestSourceRanges(t *testing.T) {
 	for _, c := range []struct {
 		ranges    []string
@@ -360,16 +360,22 @@ func TestSourceRanges(t *testing.T) {
 			state := service.NodeStateOf(d, config, node(1, mode))
 			for _, f := range topology.Families {
 				chain := f
-				var drops, allows int
+				var drops, allows, answers int
 				for key, rules := range state.Rules {
 					if key.Name != service.ChainSources || key.Family != chain {
 						continue
 					}
 					for _, r := range rules {
-						if strings.HasSuffix(string(r), "-j DROP") {
+						switch {
+						case strings.HasSuffix(string(r), "-j DROP"):
 							drops++
-						} else {
+						case strings.Contains(string(r), " -m conntrack --ctdir REPLY ") && strings.HasSuffix(string(r), "-j RETURN"):
+							answers++
+						default:
 							allows++
+						}
+						if answers <= drops && !strings.HasSuffix(string(r), "-j DROP") {
+							t.Errorf("%q, %s, %s: answers are not exempt before %s", c.ranges, mode, f, r)
 						}
 					}
 				}
@@ -383,8 +389,8 @@ func TestSourceRanges(t *testing.T) {
 				if closed != (nobody && mode == topology.GatewayShared) {
 					t.Errorf("%q, %s, %s: closed: %t", c.ranges, mode, f, closed)
 				}
-				if (drops > 0) == open || (allows > 0) != (!nobody && !open) || handed != (!nobody && mode == topology.GatewayShared) {
-					t.Errorf("%q, %s, %s: %d drop, %d allow, handed to the gateway router: %t", c.ranges, mode, f, drops, allows, handed)
+				if (drops > 0) == open || answers != drops || (allows > 0) != (!nobody && !open) || handed != (!nobody && mode == topology.GatewayShared) {
+					t.Errorf("%q, %s, %s: %d drop, %d allow, %d exempt answers, handed to the gateway router: %t", c.ranges, mode, f, drops, allows, answers, handed)
 				}
 			}
 		}

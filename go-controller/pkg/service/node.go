@@ -237,7 +237,8 @@ func (p *nodePlanner) stay(port Port, entries []entry, here []Endpoint) {
 	}
 }
 
-// restrict drops traffic from sources that are not allowed.
+// restrict drops traffic from sources that are not allowed. The answers to a connection that a pod has opened from the
+// address and port of the Service are no requests of a client: whoever the pod has asked may send them.
 func (p *nodePlanner) restrict(port Port) {
 	key := host.ChainKey{Family: p.family, Table: "mangle", Name: ChainSources}
 	for _, e := range p.externals(p.family, port) {
@@ -245,6 +246,9 @@ func (p *nodePlanner) restrict(port Port) {
 			continue
 		}
 		s := host.Spec{Dst: topology.HostPrefix(e.Addr), Protocol: port.Protocol, DstPort: port.Port, Comment: p.Key}
+		answers := s
+		answers.Reply, answers.Target = true, host.Return
+		p.state.Rules[key] = append(p.state.Rules[key], answers.Rule())
 		for _, from := range e.Sources {
 			allowed := s
 			allowed.Src, allowed.Target = from, host.Return

@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"net"
 	"testing"
+	"time"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/link"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
@@ -100,6 +102,9 @@ func (n *Node) Send(from *net.UDPConn, text string, to net.Addr) {
 // Receive waits for a datagram, and returns its text and source.
 func (n *Node) Receive(conn *net.UDPConn) (text, from string) {
 	n.t.Helper()
+	if err := conn.SetReadDeadline(time.Now().Add(eventually.Bound)); err != nil {
+		n.t.Fatal(err)
+	}
 	buffer := make([]byte, 64)
 	size, addr, err := conn.ReadFromUDPAddrPort(buffer)
 	if err != nil {
