@@ -182,7 +182,7 @@ func (m *master) build() ([]starter, error) {
 	if m.ips, err = newEgressIPInformers(m.env); err != nil {
 		return nil, err
 	}
-	if m.addresses, err = reservedAddresses(cfg, core, m.nodes, m.ips); err != nil {
+	if m.addresses, err = reservedAddresses(m.env, core, m.nodes, m.ips); err != nil {
 		return nil, err
 	}
 	ips, own, ipPods, err := m.egressIPs(core)

@@ -192,7 +192,7 @@ func (n *node) build(ctx context.Context) ([]starter, error) {
 	if err != nil {
 		return nil, err
 	}
-	if n.addresses, err = reservedAddresses(cfg, core, all, n.ips); err != nil {
+	if n.addresses, err = reservedAddresses(n.env, core, all, n.ips); err != nil {
 		return nil, err
 	}
 	if err := n.services(core, n.switches); err != nil {

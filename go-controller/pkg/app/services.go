@@ -2,11 +2,14 @@ package app
 
 import (
 	"context"
+	"net"
 	"net/netip"
 	"slices"
+	"time"
 
 	"k8s.io/client-go/informers"
 	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/klog/v2"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/bridge"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/config"
@@ -18,6 +21,9 @@ import (
 	servicemaster "github.com/ovnkube/ovnkube/go-controller/pkg/service/master"
 	servicenode "github.com/ovnkube/ovnkube/go-controller/pkg/service/node"
 )
+
+// lookupTimeout is how long the start of a role may wait for the addresses of the API server's host name.
+const lookupTimeout = 5 * time.Second
 
 // services adds the master side of Services.
 func (m *master) services(core informers.SharedInformerFactory, egress ...*noreroute.PodSet) error {
@@ -94,9 +100,21 @@ func serviceConfig(cfg config.Config) service.Config {
 
 // reservedAddresses returns the snapshot of the addresses that belong to the cluster itself.
 func reservedAddresses(
-	cfg config.Config, core informers.SharedInformerFactory, nodes coreinformers.NodeInformer, ips *egressIPInformers,
+	env *Env, core informers.SharedInformerFactory, nodes coreinformers.NodeInformer, ips *egressIPInformers,
 ) (*reservedsnapshot.Addresses, error) {
-	return reservedsnapshot.New(serviceConfig(cfg).Ranges(), reservedsnapshot.Informers{
-		Nodes: nodes, EndpointSlices: core.Discovery().V1().EndpointSlices(), EgressIPs: ips.informer(),
+	return reservedsnapshot.New(serviceConfig(env.Config).Ranges(), reservedsnapshot.Informers{
+		Nodes: nodes, EndpointSlices: core.Discovery().V1().EndpointSlices(), EgressIPs: ips.informer(), APIServers: env.apiServers(),
 	})
+}
+
+// apiServers returns where this process is configured to reach the API servers, from whichever setting that is. A host
+// name is resolved once: the process needs a name server to reach them in any case.
+func (e *Env) apiServers() []netip.AddrPort {
+	ctx, cancel := context.WithTimeout(context.Background(), lookupTimeout)
+	defer cancel()
+	servers, err := reservedsnapshot.APIServersAt(ctx, e.REST.Host, net.DefaultResolver.LookupNetIP)
+	if err != nil {
+		klog.ErrorS(err, "Services and egress features may use the address of the API server, unless its EndpointSlice lists it", "server", e.REST.Host)
+	}
+	return servers
 }

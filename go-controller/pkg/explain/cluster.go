@@ -133,7 +133,7 @@ func (c *Cluster) placeEgressIPs() {
 	c.network = egressip.Network{Cluster: s.Pods, Service: s.Services, Join: s.Join, Masquerade: s.Masquerade,
 		Services: egressipmaster.ServiceAddrs(c.snap.Services),
 		Hosts: egressipmaster.Hosts(c.snap.Nodes, func(n *corev1.Node) topology.Node { return c.nodes[n.Name].Node },
-			reservedsnapshot.APIServersIn(c.snap.EndpointSlices))}
+			reservedsnapshot.APIServersIn(c.snap.EndpointSlices, s.APIServers))}
 	c.placed = egressip.Decide(c.candidates(), c.decoded, c.network)
 }
 
@@ -173,7 +173,7 @@ func (c *Cluster) hostEgressServices() error {
 	s, nodes, addressed := c.snap.Settings, core.Core().V1().Nodes(), ips.EgressIP().V1().EgressIPs()
 	var err error
 	c.addresses, err = reservedsnapshot.New(reserved.Ranges{Pods: s.Pods, Services: s.Services, Join: s.Join, Masquerade: s.Masquerade},
-		reservedsnapshot.Informers{Nodes: nodes, EndpointSlices: in.EndpointSlices, EgressIPs: addressed})
+		reservedsnapshot.Informers{Nodes: nodes, EndpointSlices: in.EndpointSlices, EgressIPs: addressed, APIServers: s.APIServers})
 	if err != nil {
 		return fmt.Errorf("index addresses: %w", err)
 	}

@@ -55,6 +55,8 @@ type Settings struct {
 	// NodeLocal are the addresses that pods reach through their own node, in addition to the
 	// link-local ones.
 	NodeLocal []netip.Prefix
+	// APIServers are where ovnkube is configured to reach the API servers.
+	APIServers []netip.AddrPort
 	// HostPorts are the ports that nodes serve besides service.DefaultHostPorts.
 	HostPorts []service.HostPort
 	// DisableSNATMultipleGWs and GatewayNamespaces are those of externalroute.Config.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/config"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/explain"
+	reservedsnapshot "github.com/ovnkube/ovnkube/go-controller/pkg/reserved/snapshot"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/service"
 )
 
@@ -43,6 +44,10 @@ func SettingsOf(cfg config.Config) explain.Settings {
 		Pods: cfg.Default.ClusterPrefixes(), Services: cfg.Kubernetes.ServiceCIDRs, NodeLocal: cfg.Features.NodeLocalAddresses,
 		HostPorts:              service.ConfiguredHostPorts(cfg.Default.EncapPort, cfg.Features.NodeHealthCheckPort),
 		DisableSNATMultipleGWs: cfg.Gateway.DisableSNATMultipleGWs, GatewayNamespaces: cfg.Features.GatewayNamespaces,
+	}
+	if cfg.Kubernetes.Kubeconfig == "" { // a file of the nodes
+		// Host names are not resolved: the nodes may have another resolver.
+		s.APIServers, _ = reservedsnapshot.APIServersAt(context.Background(), cfg.Kubernetes.APIServer, nil) // validated
 	}
 	for _, f := range cfg.Families() {
 		s.Join = append(s.Join, cfg.Gateway.JoinSubnet(f))

@@ -31,6 +31,9 @@ type Informers struct {
 	EndpointSlices discoveryinformers.EndpointSliceInformer
 	// EgressIPs is nil if they are not enabled.
 	EgressIPs egressipinformers.EgressIPInformer
+	// APIServers are where the cluster is configured to reach its API servers, in addition to their EndpointSlice, which
+	// does not list a load balancer in front of them.
+	APIServers []netip.AddrPort
 }
 
 // Addresses knows the owners of addresses. It reads the informers' caches.
@@ -43,12 +46,15 @@ type Addresses struct {
 	onNode    *kube.Memo[corev1.Node, []netip.Addr] // hostsIn
 	// hosts are the informers of objects with addresses of hosts: nodes and API servers.
 	hosts []cache.SharedIndexInformer
+	// configured are the API servers of the configuration.
+	configured []netip.AddrPort
 }
 
 // New returns Addresses. Call it before the informers start; several Addresses can share informers.
 func New(ranges reserved.Ranges, in Informers) (*Addresses, error) {
 	a := &Addresses{Ranges: ranges, nodes: in.Nodes.Informer().GetIndexer(), slices: in.EndpointSlices.Informer().GetIndexer(),
-		hosts: []cache.SharedIndexInformer{in.Nodes.Informer(), in.EndpointSlices.Informer()}}
+		hosts:      []cache.SharedIndexInformer{in.Nodes.Informer(), in.EndpointSlices.Informer()},
+		configured: outside(in.APIServers, ranges)}
 	var err error
 	if a.onNode, err = kube.NewMemo(in.Nodes.Informer(), func(n *corev1.Node) []netip.Addr { return hostsIn(n) }); err != nil {
 		return nil, err
@@ -93,6 +99,11 @@ func (a *Addresses) Owners(addr netip.Addr) []reserved.Owner {
 	if obj, ok, err := a.slices.GetByKey(apiServer); err == nil && ok {
 		owners = append(owners, ownersIn(obj)[addr]...)
 	}
+	for _, server := range a.configured {
+		if server.Addr() == addr {
+			owners = append(owners, reserved.Owner{Kind: reserved.APIServer, Ports: []uint16{server.Port()}})
+		}
+	}
 	reserved.Sort(owners)
 	return owners
 }
@@ -115,28 +126,31 @@ func (a *Addresses) Hosts() []netip.Addr {
 			all = append(all, a.onNode.Of(n.Name, n)...)
 		}
 	}
-	if obj, ok, err := a.slices.GetByKey(apiServer); err == nil && ok {
-		all = append(all, hostsIn(obj)...)
-	}
-	return all
+	return append(all, a.APIServers()...)
 }
 
-// APIServers returns the addresses of the API servers.
+// APIServers returns the addresses of the API servers, from their EndpointSlice and the configuration, possibly with
+// duplicates.
 func (a *Addresses) APIServers() []netip.Addr {
+	var all []*discoveryv1.EndpointSlice
 	obj, ok, err := a.slices.GetByKey(apiServer)
 	if slice, is := obj.(*discoveryv1.EndpointSlice); err == nil && ok && is {
-		return APIServersIn([]*discoveryv1.EndpointSlice{slice})
+		all = append(all, slice)
 	}
-	return nil
+	return APIServersIn(all, a.configured)
 }
 
-// APIServersIn returns the addresses of the API servers, from their EndpointSlice if it is among the given ones.
-func APIServersIn(all []*discoveryv1.EndpointSlice) []netip.Addr {
+// APIServersIn returns the addresses of the API servers, from their EndpointSlice if it is among the given ones, and
+// those of configured ones.
+func APIServersIn(all []*discoveryv1.EndpointSlice, configured []netip.AddrPort) []netip.Addr {
 	var addrs []netip.Addr
 	for _, s := range all {
 		if s.Namespace+"/"+s.Name == apiServer {
 			addrs = append(addrs, hostsIn(s)...)
 		}
+	}
+	for _, server := range configured {
+		addrs = append(addrs, server.Addr())
 	}
 	return addrs
 }
