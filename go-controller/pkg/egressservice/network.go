@@ -123,7 +123,8 @@ func LacksRoute(s Service, node string, table host.RoutingTable) bool {
 // whoever sends it: pods, Services and nodes are not subject to egress features. The table
 // may well have a default route. If it is a VRF device's, the kernel looks up what arrives by that
 // device there before any other table. Therefore packets to cluster, the subnets of pods and Services,
-// take the main table before that.
+// take the main table before that, and so do those to the cluster addresses of the Service that are in none of these:
+// ranges can be added to a running cluster.
 // (Rules for the device alone would not do: IPv4 packets match only rules for its ports, IPv6 packets
 // only those for the device.)
 func IPRules(s Service, node string, table host.RoutingTable, cluster, inside []netip.Prefix) map[host.IPRule]struct{} {
@@ -169,6 +170,11 @@ func IPRules(s Service, node string, table host.RoutingTable, cluster, inside []
 		return rules
 	}
 	cluster = slices.Clone(cluster)
+	for _, a := range s.ClusterIPs {
+		if !slices.ContainsFunc(cluster, func(p netip.Prefix) bool { return p.Contains(a) }) {
+			cluster = append(cluster, topology.HostPrefix(a))
+		}
+	}
 	for _, p := range s.LocalPorts {
 		cluster = append(cluster, topology.HostPrefix(p.Addr))
 	}

@@ -107,6 +107,40 @@ func TestDirectReplies(t *testing.T) {
 	}
 }
 
+// TestAddedServiceRange: requests of clients in a VRF device's network reach the Service by the main table also if its cluster
+// address is in a range that was added to the running cluster.
+func TestAddedServiceRange(t *testing.T) {
+	ranges := []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00:10:96::/112")}
+	for _, c := range []struct {
+		clusterIPs []string
+		vrf        bool
+		want       string
+	}{
+		{[]string{"10.96.0.5", "fd00:10:96::5"}, true, "10.96.0.0/16 fd00:10:96::/112"},
+		{[]string{"10.97.0.5", "fd00:10:97::5"}, true, "10.96.0.0/16 10.97.0.5/32 fd00:10:96::/112 fd00:10:97::5/128"},
+		{[]string{"fd00:10:97::5"}, true, "fd00:10:96::/112 fd00:10:97::5/128"},
+		{[]string{"10.97.0.5", "fd00:10:97::5"}, false, ""},
+	} {
+		s := Service{Host: "a", Network: "blue"}
+		for _, ip := range c.clusterIPs {
+			s.ClusterIPs = append(s.ClusterIPs, netip.MustParseAddr(ip))
+		}
+		var got []string
+		for r := range IPRules(s, "a", host.RoutingTable{Number: 7, VRF: c.vrf}, ranges, ranges) {
+			if r.Priority != topology.RuleBeforeVRF {
+				continue
+			}
+			if got = append(got, r.Dst.String()); r.Table != topology.MainTable || r.Family != topology.FamilyOf(r.Dst.Addr()) || r.Src.IsValid() {
+				t.Errorf("%v: %+v", c.clusterIPs, r)
+			}
+		}
+		slices.Sort(got)
+		if text := strings.Join(got, " "); text != c.want {
+			t.Errorf("%v: %s, want %s", c.clusterIPs, text, c.want)
+		}
+	}
+}
+
 // TestNodeReplies: replies of pods with a network to clients that reached them by a host port use the
 // node's own routes, and their replies for the Service do not; only on nodes that lead the
 // pods into the network.

@@ -20,6 +20,7 @@ type family struct {
 	mp0, uplink, other               string // the host's addresses
 	gateway, otherGateway            string
 	pod, cluster, local              string // the senders
+	added                            string // the cluster address in a range that was added to the cluster
 	inside                           []string
 	peer, apiServer, outside, client string // addresses outside the cluster, except for peer
 	usual                            map[string]string
@@ -29,7 +30,7 @@ var families = []family{{
 	flag: "-4", bits: "/32",
 	mp0: "10.244.1.2/24", uplink: "172.18.0.3/16", other: "192.168.50.3/24",
 	gateway: "172.18.0.1", otherGateway: "192.168.50.1",
-	pod: "10.244.1.5", cluster: "10.96.0.7", local: "169.254.169.3",
+	pod: "10.244.1.5", cluster: "10.96.0.7", local: "169.254.169.3", added: "10.97.0.7",
 	inside: []string{"10.244.0.0/16", "10.96.0.0/16", "172.18.0.4/32", "192.168.50.4/32", "203.0.113.6/32"},
 	peer:   "172.18.0.4", apiServer: "203.0.113.6", outside: "198.51.100.9", client: "172.18.0.100",
 	usual: map[string]string{
@@ -39,7 +40,7 @@ var families = []family{{
 	flag: "-6", bits: "/128",
 	mp0: "fd00:10:244:1::2/64", uplink: "fc00:f853:ccd:e793::3/64", other: "fd50::3/64",
 	gateway: "fc00:f853:ccd:e793::1", otherGateway: "fd50::1",
-	pod: "fd00:10:244:1::5", cluster: "fd00:10:96::7", local: "fd69::3",
+	pod: "fd00:10:244:1::5", cluster: "fd00:10:96::7", local: "fd69::3", added: "fd00:10:97::7",
 	inside: []string{"fd00:10:244::/48", "fd00:10:96::/112", "fc00:f853:ccd:e793::4/128", "fd50::4/128", "2001:db8::6/128"},
 	peer:   "fc00:f853:ccd:e793::4", apiServer: "2001:db8::6", outside: "2001:db8:9::9", client: "fc00:f853:ccd:e793::100",
 	usual: map[string]string{
@@ -68,11 +69,12 @@ func TestDefaultRoute(t *testing.T) {
 				for _, p := range f.inside[:2] {
 					ns.Run("ip", f.flag, "route", "add", p, "dev", "mp0")
 				}
+				ns.Run("ip", f.flag, "route", "add", f.added, "dev", "mp0")
 				ns.Run("ip", f.flag, "route", "add", "default", "dev", "blue", "table", "100")
 				// What the kernel does with packets that arrive by a VRF device, which not every kernel has.
 				ns.Run("ip", f.flag, "rule", "add", "priority", "1000", "iif", "blue", "lookup", "100")
 
-				s := egressservice.Service{Host: by, Network: "blue", ClusterIPs: []netip.Addr{netip.MustParseAddr(f.cluster)},
+				s := egressservice.Service{Host: by, Network: "blue", ClusterIPs: []netip.Addr{netip.MustParseAddr(f.cluster), netip.MustParseAddr(f.added)},
 					Endpoints:  []egressservice.Endpoint{{Addr: netip.MustParseAddr(f.pod), Node: "me"}},
 					LocalPorts: []egressservice.LocalPort{{Addr: netip.MustParseAddr(f.local), Protocol: "tcp", Port: 30080}}}
 				var inside []netip.Prefix
@@ -104,7 +106,7 @@ func TestDefaultRoute(t *testing.T) {
 						t.Errorf("%s: leaves by %s, want %s", strings.Join(args, " "), got, want)
 					}
 				}
-				for _, from := range []string{f.pod, f.cluster} {
+				for _, from := range []string{f.pod, f.cluster, f.added} {
 					for to, usual := range f.usual {
 						check(usual, to, "from", from, "iif", "mp0")
 					}
@@ -122,6 +124,7 @@ func TestDefaultRoute(t *testing.T) {
 				check("mp0", f.pod, "from", f.apiServer, "iif", "breth0")
 				check("mp0", f.pod, "from", f.outside, "iif", "blue")
 				check("mp0", f.cluster, "from", f.outside, "iif", "blue")
+				check("mp0", f.added, "from", f.outside, "iif", "blue")
 				check("blue", f.peer, "from", f.outside, "iif", "blue")
 
 				if err := rules.Apply(t.Context(), "a", nil); err != nil {
