@@ -202,9 +202,8 @@ func (s *HostState) prepare(assignment LinkAssignment, held bool) {
 		s.Rules[strayChain(f)] = append(s.Rules[strayChain(f)],
 			host.Spec{Dst: topology.HostPrefix(assignment.Addr), Protocol: protocol, Target: host.Drop}.Rule())
 		if assignment.Before.IsValid() {
-			s.HandOn[handOnChain(f)] = append(s.HandOn[handOnChain(f)], host.Spec{
-				Dst: topology.HostPrefix(assignment.Addr), Protocol: protocol, CTState: "INVALID,NEW", Target: host.CopyTo(assignment.Before),
-			}.Rule())
+			stray := host.Spec{Dst: topology.HostPrefix(assignment.Addr), Protocol: protocol, CTState: "INVALID,NEW"}
+			s.HandOn[handOnChain(f)] = append(s.HandOn[handOnChain(f)], stray.HandOn(assignment.Before)...)
 		}
 	}
 }

@@ -14,10 +14,6 @@ import (
 // lead their pods to the other.
 const ChainHandOn = "OVN-KUBE-EGRESS-SVC-HAND-ON"
 
-// handOnTTL is the time to live of packets that are handed on. A packet that comes back, since the other host does not
-// know the connection either, has a lower one by then, or after it was handed on once more, and goes no further.
-const handOnTTL = 8
-
 // positionHandOn places the jump in the mangle table, where no other chain forwards or receives.
 const positionHandOn = 10
 
@@ -45,10 +41,7 @@ func HandOnRules(addrs, other []netip.Addr) host.Rules {
 			}
 		}
 		stray := host.Spec{Dst: topology.HostPrefix(a), Protocol: host.Not(icmp[f]), CTState: "INVALID,NEW"}
-		limit, pass := stray, stray
-		limit.TTLAbove, limit.Target = handOnTTL, host.SetTTL(a, handOnTTL)
-		pass.TTL, pass.Target = handOnTTL, host.CopyTo(gateway)
-		rules[chain] = append(rules[chain], limit.Rule(), pass.Rule())
+		rules[chain] = append(rules[chain], stray.HandOn(gateway)...)
 	}
 	return rules
 }

@@ -136,6 +136,8 @@ type Controller struct {
 	changing    *changing
 	// previous are the previous holders of the addresses.
 	previous *previousHolders
+	// copies writes the rules that forward packets to them.
+	copies host.Optional
 	// stopped is closed when Run ends.
 	stopped chan struct{}
 

@@ -232,12 +232,16 @@ func (c *Controller) forwardReleased(ctx context.Context, key string, before, ne
 		return
 	}
 	contributor := egressip.Contributor(key) + "/before"
-	err := c.deps.Kernel.Chains.Apply(ctx, contributor, next)
-	if err == nil {
-		return
+	var refused, err error
+	if len(next) == 0 {
+		err = c.deps.Kernel.Chains.Apply(ctx, contributor, nil)
+	} else {
+		_, refused, err = c.copies.Apply(ctx, c.deps.Kernel.Chains, contributor, next, nil, time.Now())
 	}
-	klog.InfoS("Connections are not forwarded to the previous holder of the address", "egressIP", key, "err", err)
-	if err := c.deps.Kernel.Chains.Apply(ctx, contributor, nil); err != nil {
+	if refused != nil {
+		klog.InfoS("Connections are not forwarded to the previous holder of an address for a while", "egressIP", key, "duration", host.OptionalRetry, "err", refused)
+	}
+	if err != nil {
 		klog.ErrorS(err, "Cannot withdraw rules", "egressIP", key)
 	}
 }

@@ -122,7 +122,8 @@ func TestSecondaryHandOn(t *testing.T) {
 		w.pod("red", "web", "10.244.1.3/24")
 		w.start()
 		w.saysEventually("prod", other+" 10.10.10.5", self)
-		const copied = "-d 10.10.10.5/32 -p tcp -m conntrack --ctstate INVALID,NEW -j TEE --gateway 10.10.10.4"
+		const stray = "-d 10.10.10.5/32 -p tcp -m conntrack --ctstate INVALID,NEW -m ttl "
+		const copied = stray + "--ttl-gt 8 -j TTL --ttl-set 8\n-A OVN-KUBE-EGRESS-IP-HAND-ON " + stray + "--ttl-eq 8 -j TEE --gateway 10.10.10.4\n"
 		if got := w.dump(); !strings.Contains(got, copied) {
 			t.Errorf("while the other has it:\n%s", got)
 		}

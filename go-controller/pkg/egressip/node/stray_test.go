@@ -1,16 +1,20 @@
 package node
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/vishvananda/netlink"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/hostfake"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
@@ -18,7 +22,7 @@ import (
 
 // TestStray: packets to an address for which this host is prepared, before it has
 // it and afterwards, leave no trace. A connection of the host itself would take the
-// port from the pod's connection. The previous holder gets a copy.
+// port from the pod's connection. The previous holder gets a copy, unless it may have handed the packet on itself.
 func TestStray(t *testing.T) {
 	outside := netnstest.New(t)
 	ns := netnstest.New(t) // this goroutine stays in this namespace
@@ -72,27 +76,34 @@ func TestStray(t *testing.T) {
 	link.Routes = nil
 	l := &lab{t: t, ns: ns, ids: ids{}}
 	l.restart(addrs...)
-	for i, c := range []struct{ has, before bool }{{false, false}, {true, false}, {true, true}} {
+	for i, c := range []struct{ has, before, handedOn bool }{{}, {has: true}, {has: true, before: true}, {has: true, before: true, handedOn: true}} {
 		seats := []egressip.LinkAssignment{{Addr: addrs[0], Link: link}, {Addr: addrs[1], Link: link}}
 		if c.before { // it is the same machine here
 			seats[0].Before, seats[1].Before = netip.MustParseAddr("10.10.10.9"), netip.MustParseAddr("fd10::9")
 		}
 		l.apply(egressip.HostPlan(seats, func(netip.Addr) bool { return c.has }, pods))
+		if c.handedOn {
+			<-outside.Go(func() {
+				if _, err := outside.Try("sysctl", "-qw", "net.ipv4.ip_default_ttl=7", "net.ipv6.conf.wire.hop_limit=7"); err != nil {
+					t.Error(err)
+				}
+			})
+		}
 		<-outside.Go(send)
 		for _, tool := range tools {
 			eventually.True(t, tool+" to show that it was dropped", func() bool {
 				return strings.Contains(ns.Run(tool+"-save", "-c", "-t", "filter"), fmt.Sprintf("[%d:", i+1))
 			})
-			copied := func() (yes bool) {
+			copies := func(n int) (yes bool) {
 				<-outside.Go(func() {
 					rules, err := outside.Try(tool+"-save", "-c", "-t", "mangle")
-					yes = err == nil && strings.Contains(rules, "\n[1:")
+					yes = err == nil && strings.Contains(rules, fmt.Sprintf("\n[%d:", n))
 				})
 				return yes
 			}
 			if c.before {
-				eventually.True(t, tool+" to show the copy", copied)
-			} else if copied() {
+				eventually.True(t, tool+" to show one copy", func() bool { return copies(1) })
+			} else if !copies(0) {
 				t.Error("a copy was sent")
 			}
 		}
@@ -118,6 +129,37 @@ func TestNoHandOn(t *testing.T) {
 	if got := ns.Run("iptables-save", "-t", "mangle"); !strings.Contains(got, "-A "+egressip.ChainMark+" -j RETURN") {
 		t.Errorf("has\n%s", got)
 	}
+}
+
+// TestHandOnRefused: a kernel that cannot forward connections is not asked again at each move of an address.
+func TestHandOnRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked []string
+		chains := hostfake.NewChains(egressip.Chains(topology.Families))
+		chains.Fail = func(contributor string) error {
+			asked = append(asked, contributor)
+			if len(asked) == 1 {
+				return errors.New("no such target")
+			}
+			return nil
+		}
+		c := &Controller{deps: Deps{Kernel: Kernel{Chains: chains}}}
+		copies := func(key string) bool {
+			seat := egressip.LinkAssignment{Addr: netip.MustParseAddr("10.10.10.5"), Link: dummy("dummy"), Before: netip.MustParseAddr("10.10.10.4")}
+			next := egressip.HostPlan([]egressip.LinkAssignment{seat}, func(netip.Addr) bool { return true }, nil)
+			c.forwardReleased(t.Context(), key, nil, next.HandOn)
+			written := strings.Contains(chains.Dump(topology.IPv4), "-j TEE")
+			c.forwardReleased(t.Context(), key, next.HandOn, nil)
+			return written
+		}
+		if copies("prod") || copies("shop") {
+			t.Errorf("written although it was refused: %q", asked)
+		}
+		<-time.After(host.OptionalRetry)
+		if !copies("prod") {
+			t.Errorf("not tried again: %q", asked)
+		}
+	})
 }
 
 // connections returns the connections tracked by the kernel.

@@ -97,10 +97,10 @@ type Controller struct {
 	elsewhere map[string][]netip.Addr
 	// others are the nodes that packets of unknown connections are handed on to, by key.
 	others map[string]otherHost
-	// copiesFrom is the time before which no packets are handed on, because the kernel has refused such rules.
-	copiesFrom time.Time
-	leaving    *leaving
-	flush      *flusher
+	// copies writes the rules for handing on packets.
+	copies  host.Optional
+	leaving *leaving
+	flush   *flusher
 }
 
 // contribution is the kernel state of one EgressService.

@@ -12,6 +12,7 @@ import (
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 )
 
 // handOnTime is how long a host hands packets of unknown connections on to the previous host after the
@@ -20,10 +21,6 @@ import (
 // for them until then. The previous host does so for Linger longer, and drops strays for as long: a packet that
 // neither knows must not create a connection on either.
 const handOnTime = 30 * time.Second
-
-// copyRetry is how long no packets are handed on after the rules were refused: a kernel that lacks a
-// match or target refuses them each time, and finding out whose rules are refused delays those of others.
-const copyRetry = 10 * time.Minute
 
 // otherHost is the node that was the host before this one, or is the host after it.
 type otherHost struct {
@@ -74,22 +71,23 @@ func (c *Controller) noteOther(key string, o otherHost) {
 // writeHandOn writes the rules for next, none if there is no other host.
 func (c *Controller) writeHandOn(ctx context.Context, key string, next otherHost, now time.Time) error {
 	contributor, strays := egressservice.Contributor(key)+"~hand-on", egressservice.StrayRules(next.addrs, key)
-	c.mu.Lock()
-	refused := now.Before(c.copiesFrom)
-	c.mu.Unlock()
-	if copies := egressservice.HandOnRules(next.addrs, c.deps.Neighbor(next.name)); len(copies) > 0 && !refused {
-		maps.Copy(copies, strays)
-		err := c.deps.Chains.Apply(ctx, contributor, copies)
-		if err == nil {
-			klog.V(2).InfoS("Packets of unknown connections are handed on", "egressService", key, "node", next.name, "addresses", next.addrs)
-			return nil
-		}
-		klog.InfoS("Packets of unknown connections are not handed on for a while", "egressService", key, "node", next.name, "duration", copyRetry, "err", err)
-		c.mu.Lock()
-		c.copiesFrom = now.Add(copyRetry)
-		c.mu.Unlock()
+	copies := egressservice.HandOnRules(next.addrs, c.deps.Neighbor(next.name))
+	if len(copies) == 0 {
+		return failedStrays(key, c.deps.Chains.Apply(ctx, contributor, strays))
 	}
-	if err := c.deps.Chains.Apply(ctx, contributor, strays); err != nil {
+	maps.Copy(copies, strays)
+	written, refused, err := c.copies.Apply(ctx, c.deps.Chains, contributor, copies, strays, now)
+	switch {
+	case written:
+		klog.V(2).InfoS("Packets of unknown connections are handed on", "egressService", key, "node", next.name, "addresses", next.addrs)
+	case refused != nil:
+		klog.InfoS("Packets of unknown connections are not handed on for a while", "egressService", key, "node", next.name, "duration", host.OptionalRetry, "err", refused)
+	}
+	return failedStrays(key, err)
+}
+
+func failedStrays(key string, err error) error {
+	if err != nil {
 		return fmt.Errorf("apply rules for packets of EgressService %s that belong to no connection: %w", key, err)
 	}
 	return nil

@@ -15,6 +15,7 @@ import (
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/iptables"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
@@ -127,7 +128,7 @@ func TestHandOnRefused(t *testing.T) {
 		if again(); refused.Load() != before+2 || strings.Contains(w.dump(), "TEE") { // withdrawn, and strays again
 			t.Errorf("%d more writes, want none with copies\n%s", refused.Load()-before, w.dump())
 		}
-		<-time.After(copyRetry)
+		<-time.After(host.OptionalRetry)
 		if again(); !strings.Contains(w.dump(), "TEE") {
 			t.Errorf("not tried again\n%s", w.dump())
 		}
