@@ -9,8 +9,10 @@ import (
 
 // Remembered is the stored state of an external bridge.
 type Remembered struct {
-	// Bridge is the name of the external bridge, Record the content of its row.
+	// Bridge is the name of the external bridge, MAC its MAC address, which is that of the uplink if ovnkube created
+	// the bridge, and Record the content of its row.
 	Bridge string `json:"bridge,omitempty"`
+	MAC    string `json:"mac,omitempty"`
 	Record Record `json:"record"`
 }
 

@@ -10,7 +10,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/gateway"
-	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/attachment"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/link"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
@@ -54,7 +53,7 @@ func (c Cleaner) Cleanup(ctx context.Context) error {
 	})
 	for _, b := range bridges {
 		if b.ExternalIDs[idAttachment] != "" {
-			step("move the host off bridge "+b.Name, func(ctx context.Context) error { return restore(ctx, c.OVS, c.Release, b) })
+			step("move the host off bridge "+b.Name, func(ctx context.Context) error { return c.leave(ctx, b) })
 		}
 	}
 	step("remove bridge "+topology.IntegrationBridge, func(ctx context.Context) error {
@@ -68,6 +67,16 @@ func (c Cleaner) Cleanup(ctx context.Context) error {
 		return err
 	}
 	return statefile.Remove(c.StateFile)
+}
+
+// leave moves the host off a bridge. The node's configuration, which may name another uplink, is unknown here.
+func (c Cleaner) leave(ctx context.Context, b ovs.Bridge) error {
+	err := restore(ctx, c.OVS, c.Release, b)
+	if errors.Is(err, errNoUplink) {
+		return fmt.Errorf("%w: the bridge keeps its addresses; give an interface the name of the uplink and repeat this, "+
+			"or move the addresses yourself and delete the bridge", err)
+	}
+	return err
 }
 
 // bridges returns all bridges, and the external ones that the database has lost.
@@ -90,7 +99,7 @@ func lost(m gateway.Remembered, bridges []ovs.Bridge) []ovs.Bridge {
 	if slices.ContainsFunc(bridges, there) {
 		return nil
 	}
-	return []ovs.Bridge{{Name: m.Bridge, ExternalIDs: map[string]string{idAttachment: m.Record.String()}}}
+	return []ovs.Bridge{{Name: m.Bridge, MAC: m.MAC, ExternalIDs: map[string]string{idAttachment: m.Record.String()}}}
 }
 
 func (c Cleaner) forgetController(ctx context.Context) error {
@@ -105,15 +114,17 @@ func (c Cleaner) forgetController(ctx context.Context) error {
 	return errors.Join(c.OVS.SetSystem(ctx, ids), c.OVS.RestoreTLS(ctx))
 }
 
-// restore moves the host from a bridge back to its uplink. A bridge that ovnkube did not
-// create stays, with the host on it and without our flows.
+// restore moves the host from a bridge back to its uplink, which may have another name by now. If there is none, the
+// error is errNoUplink and the bridge stays with the host's addresses, unless the database has lost it. A bridge that
+// ovnkube did not create stays, with the host on it and without our flows.
 func restore(ctx context.Context, db ovs.Client, release func(context.Context, string) error, b ovs.Bridge) error {
 	rec, err := gateway.ParseRecord(b.ExternalIDs[idAttachment])
 	if err != nil {
 		return err
 	}
 	ports, err := db.Ports(ctx, b.Name)
-	if errors.Is(err, ovs.ErrNotFound) {
+	gone := errors.Is(err, ovs.ErrNotFound)
+	if gone {
 		rec.Created, err = true, nil // the bridge is not in the database, so the host cannot stay on it
 	}
 	if err != nil {
@@ -133,11 +144,16 @@ func restore(ctx context.Context, db ovs.Client, release func(context.Context, s
 		}
 		return db.EnsureBridge(ctx, ovs.Bridge{Name: b.Name, ExternalIDs: map[string]string{idAttachment: ""}})
 	}
-	if ok, err := link.Exists(rec.Uplink); err != nil {
+	if err := link.Unmute(rec.Uplink); err != nil { // by its previous name, too
 		return err
-	} else if !ok {
-		klog.InfoS("Uplink does not exist, its addresses are removed with the bridge", "uplink", rec.Uplink, "bridge", b.Name)
-		return db.DeleteBridge(ctx, b.Name)
+	}
+	rec.Uplink, err = present(ctx, db, rec.Uplink, b)
+	if gone && errors.Is(err, errNoUplink) {
+		klog.InfoS("Neither the bridge nor its uplink exists, nothing is moved", "bridge", b.Name, "reason", err.Error())
+		return nil
+	}
+	if err != nil {
+		return err
 	}
 	if err := link.Unmute(rec.Uplink); err != nil {
 		return err
@@ -149,21 +165,27 @@ func restore(ctx context.Context, db ovs.Client, release func(context.Context, s
 	return db.DeleteBridge(ctx, b.Name)
 }
 
+// present returns the present name of an uplink, and removes the port with its previous name.
+func present(ctx context.Context, db ovs.Client, was string, b ovs.Bridge) (string, error) {
+	if ok, err := link.Exists(was); err != nil || ok {
+		return was, err
+	}
+	now, err := newName(was, b)
+	if err != nil {
+		return "", err
+	}
+	return now, db.DeletePort(ctx, b.Name, was)
+}
+
 // moveBack is the reverse of Gateway.move.
 func moveBack(ctx context.Context, db ovs.Client, bridge string, rec gateway.Record) error {
 	onUplink, err := attachment.Read(rec.Uplink)
 	if err != nil {
 		return err
 	}
-	there, err := link.Exists(bridge)
-	if err != nil {
+	onBridge, err := attachment.Read(bridge)
+	if err != nil && !link.IsNotFound(err) {
 		return err
-	}
-	var onBridge host.Attachment
-	if there {
-		if onBridge, err = attachment.Read(bridge); err != nil {
-			return err
-		}
 	}
 	want, err := withoutAdvertised(rec.Uplink, gateway.TakeOver(onBridge, onUplink, rec.Host, true))
 	if err != nil {
@@ -184,9 +206,8 @@ func moveBack(ctx context.Context, db ovs.Client, bridge string, rec gateway.Rec
 	if _, err := attachment.AddRoutes(rec.Uplink, bridge, want); err != nil {
 		return err
 	}
-	if !there {
-		return nil
+	if _, err = attachment.Strip(bridge, onBridge); link.IsNotFound(err) {
+		return nil // ovs-vswitchd removes it with its row in the database
 	}
-	_, err = attachment.Strip(bridge, onBridge)
 	return err
 }

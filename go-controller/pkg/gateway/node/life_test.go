@@ -221,3 +221,86 @@ func TestSharedAfterLocal(t *testing.T) {
 		}
 	}
 }
+
+// TestCleanupAfterRename: the clean-up finds an uplink that was renamed while the node was stopped, also if the database is
+// lost as well. Without it, the bridge keeps the host's addresses until another interface has them.
+func TestCleanupAfterRename(t *testing.T) {
+	for what, lose := range map[string]func(*lab){"the name": func(*lab) {}, "the database": func(l *lab) { l.vs.LoseDatabase() }} {
+		t.Run(what, func(t *testing.T) {
+			l := newLab(t)
+			before := strings.ReplaceAll(l.attachment("eth0"), "eth0", "ens3")
+			file := l.up().StateFile
+			l.rename("eth0", "ens3")
+			lose(l)
+			if err := (Cleaner{OVS: l.db, Node: nodeName, StateFile: file}).Cleanup(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if got := l.attachment("ens3"); words(got) != words(before) {
+				t.Errorf("the uplink has\n%s\nbefore\n%s", got, before)
+			}
+			if got := l.vs.Run("ovs-vsctl", "list-br"); got != "" {
+				t.Errorf("bridges are %s", got)
+			}
+			l.reachable()
+		})
+	}
+}
+
+// rename gives a link another name, as an administrator does.
+func (l *lab) rename(from, to string) {
+	l.t.Helper()
+	l.ns.Run("ip", "link", "set", from, "down")
+	l.ns.Run("ip", "link", "set", from, "name", to)
+	l.ns.Run("ip", "link", "set", to, "up")
+}
+
+// TestCleanupWithoutUplink: an uplink that cannot be found does not take the host's addresses with it.
+func TestCleanupWithoutUplink(t *testing.T) {
+	l := newLab(t)
+	uplink := l.attachment("eth0")
+	file := l.up().StateFile
+	before := l.attachment("breth0")
+	l.rename("eth0", "ens3")
+	l.ns.Run("ip", "link", "set", "ens3", "address", "02:42:ac:12:00:99")
+	cleaner := Cleaner{OVS: l.db, Node: nodeName, StateFile: file}
+	for range 2 {
+		err := cleaner.Cleanup(t.Context())
+		if want := "uplink eth0 of bridge breth0 does not exist, and no interface has its MAC address " + nodeMAC; err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
+		}
+		if got := l.attachment("breth0"); words(got) != words(before) {
+			t.Errorf("the bridge has\n%s\nbefore\n%s", got, before)
+		}
+	}
+	// What the error tells the administrator to do ends it.
+	l.rename("ens3", "eth0")
+	if err := cleaner.Cleanup(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := l.attachment("eth0"); words(got) != words(uplink) {
+		t.Errorf("the uplink has\n%s\nbefore\n%s", got, uplink)
+	}
+	l.reachable()
+}
+
+// TestConfiguredAfterRename: a node whose configuration names the uplink's new name moves the host off the bridge
+// with the previous one.
+func TestConfiguredAfterRename(t *testing.T) {
+	l := newLab(t)
+	l.up()
+	before := strings.ReplaceAll(l.attachment("breth0"), "breth0", "brens3")
+	l.rename("eth0", "ens3")
+	g := l.start(l.db)
+	g.Interface = "ens3"
+	l.mustPass(g)
+	if got := l.attachment("brens3"); words(got) != words(before) {
+		t.Errorf("the host has\n%s\nbefore\n%s", got, before)
+	}
+	if got := l.vs.Run("ovs-vsctl", "list-br"); got != "br-int\nbrens3" {
+		t.Errorf("bridges are %s", got)
+	}
+	if got := l.ns.Run("nft", "list", "table", "netdev", "ovn-kube-mute"); strings.Contains(got, "chain eth0") {
+		t.Errorf("the uplink is still muted by its previous name:\n%s", got)
+	}
+	l.reachable()
+}

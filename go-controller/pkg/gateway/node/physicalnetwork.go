@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/netip"
 
+	"k8s.io/klog/v2"
+
 	"github.com/ovnkube/ovnkube/go-controller/pkg/gateway"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 
@@ -122,6 +124,10 @@ func (g *Gateway) leaveOthers(ctx context.Context, networks []physicalNetwork) e
 		}
 		waiting, cancel := context.WithTimeout(ctx, ovsTimeout)
 		err := restore(waiting, g.OVS, g.Release, b)
+		if errors.Is(err, errNoUplink) { // the configuration no longer has that network, or names the card that replaces it
+			klog.InfoS("Uplink does not exist, its addresses are removed with the bridge", "bridge", b.Name, "reason", err.Error())
+			err = g.OVS.DeleteBridge(waiting, b.Name)
+		}
 		cancel()
 		if err != nil {
 			return fmt.Errorf("leave bridge %s: %w", b.Name, err)

@@ -244,3 +244,41 @@ func TestSecondUplinkFails(t *testing.T) {
 	}
 	l.reachable()
 }
+
+// TestSecondUplinkRenamed: a network that is no longer for external gateways goes back to its uplink, whatever the
+// uplink's name is then.
+func TestSecondUplinkRenamed(t *testing.T) {
+	for what, leave := range map[string]func(*lab, string) error{
+		"without the option": func(l *lab, _ string) error { return l.pass(l.with("")) },
+		"clean-up": func(l *lab, file string) error {
+			return Cleaner{OVS: l.db, Node: nodeName, StateFile: file}.Cleanup(t.Context())
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			l := newLab(t)
+			file := l.second().StateFile
+			l.rename("eth1", "ens4")
+			if err := leave(l, file); err != nil {
+				t.Fatal(err)
+			}
+			l.carries("ens4", what)
+			l.answers(what)
+			if got := l.vs.Run("ovs-vsctl", "list-br"); strings.Contains(got, "breth1") {
+				t.Errorf("bridges are %q", got)
+			}
+			l.reachable()
+		})
+	}
+}
+
+// TestSecondUplinkRemoved: a card that is no longer in the machine does not keep a node that does without it from its network.
+func TestSecondUplinkRemoved(t *testing.T) {
+	l := newLab(t)
+	l.second()
+	l.ns.Run("ip", "link", "del", "eth1")
+	l.mustPass(l.with(""))
+	if got := l.vs.Run("ovs-vsctl", "list-br"); strings.Contains(got, "breth1") {
+		t.Errorf("bridges are %q", got)
+	}
+	l.reachable()
+}

@@ -184,7 +184,7 @@ func (g *Gateway) ensureBridge(ctx context.Context, a *attached, have *ovs.Bridg
 		return host.Attachment{}, err
 	}
 	g.remember(func(m *gateway.Memory) {
-		m.Keep(a.network, gateway.Remembered{Bridge: a.bridge,
+		m.Keep(a.network, gateway.Remembered{Bridge: a.bridge, MAC: a.mac,
 			Record: gateway.Record{Uplink: a.uplink, Created: rec.Created, Host: want}.For(a.network)})
 	})
 	row := ovs.Bridge{
