@@ -106,6 +106,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 		return err
 	}
 	g.OVS.OnReconnect(poke)
+	g.OVS.OnSystem(poke)
 	// The other conditions of the flows cause no events here.
 	for _, p := range g.physicalNetworks() {
 		p.flows.OnComplete(func() {

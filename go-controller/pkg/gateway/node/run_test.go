@@ -44,6 +44,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// testTLS are the TLS files of a child.
+var testTLS = ovs.TLS{PrivateKey: "/k", Certificate: "/c", CACert: "/ca"}
+
 // outside is the network namespace of the machine.
 var outside string
 
@@ -72,6 +75,7 @@ func child(dir string) error {
 	if err != nil {
 		return err
 	}
+	g.TLS = testTLS
 	ended := make(chan error, 2)
 	go func() { ended <- g.Run(ctx) }()
 	go func() { ended <- g.Flows.Run(ctx) }()
@@ -236,6 +240,37 @@ func TestRun(t *testing.T) {
 		eventually.True(t, "external_ids after losing "+what, func() bool { return ids() == before })
 		l.patchPort()
 		l.claim()
+	}
+}
+
+// TestUndoneByOthers: what others remove from the database of Open vSwitch comes back on a node where nothing else happens.
+func TestUndoneByOthers(t *testing.T) {
+	l := newLab(t)
+	p := l.run()
+	eventually.True(t, "the management port", func() bool {
+		_, err := l.vs.Try("ovs-vsctl", "get", "interface", topology.ManagementPort, "ofport")
+		return err == nil
+	})
+	l.patchPort()
+	l.claim()
+	eventually.True(t, "the node to be ready", p.isReady)
+	patch := topology.PatchPort("breth0", nodeName)
+	look := func() string {
+		return l.vs.Run("ovs-vsctl", "get", "Open_vSwitch", ".", "external_ids") + l.vs.Run("ovs-vsctl", "get-ssl") +
+			l.vs.Run("ovs-vsctl", "get", "port", patch, "trunks") + l.vs.Run("ovs-vsctl", "get", "bridge", "breth0", "external_ids")
+	}
+	before := look()
+	for _, undo := range [][]string{
+		{"remove", "Open_vSwitch", ".", "external_ids", idRemote},
+		{"remove", "Open_vSwitch", ".", "external_ids", idEncapIP},
+		{"remove", "Open_vSwitch", ".", "external_ids", idMappings},
+		{"set", "Open_vSwitch", ".", "external_ids:ovn-encap-type=vxlan"},
+		{"del-ssl"},
+		{"clear", "port", patch, "trunks"},
+		{"remove", "bridge", "breth0", "external_ids", idBridgeUplink},
+	} {
+		l.vs.Run("ovs-vsctl", undo...)
+		eventually.True(t, strings.Join(undo, " ")+" to be undone", func() bool { return look() == before }, eventually.Dump(look))
 	}
 }
 

@@ -256,6 +256,9 @@ func (o *OVS) OnInterface(f func(string)) {
 	o.iface = append(o.iface, f)
 }
 
+// OnSystem implements ovs.Client: nobody else writes here.
+func (o *OVS) OnSystem(func()) {}
+
 // OnFlowsInstalled implements ovs.Client: there is no ovn-controller here.
 func (o *OVS) OnFlowsInstalled(func()) {}
 

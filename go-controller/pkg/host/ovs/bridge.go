@@ -29,6 +29,7 @@ func (b Bridge) config() map[string]string {
 
 // EnsureBridge implements Client.
 func (db *DB) EnsureBridge(ctx context.Context, want Bridge) error {
+	db.record(func(w *written) { w.setBridge(want) })
 	return db.update(ctx, "ensure bridge "+want.Name, func(s *session) ([]ovsdb.Operation, error) {
 		sys, err := s.system(ctx)
 		if err != nil {
@@ -109,6 +110,7 @@ func (t *tx) changeTag(want Bridge) {
 // DeleteBridge implements Client. Port and Interface rows disappear with the bridge, because
 // nothing refers to them any more.
 func (db *DB) DeleteBridge(ctx context.Context, name string) error {
+	db.record(func(w *written) { w.forgetBridge(name) })
 	return db.update(ctx, "delete bridge "+name, func(s *session) ([]ovsdb.Operation, error) {
 		sys, err := s.system(ctx)
 		if err != nil {

@@ -35,6 +35,8 @@ type DB struct {
 	onReconnect      []func()
 	onInterface      []func(string)
 	onFlowsInstalled []func()
+	onSystem         []func()
+	written          written
 }
 
 // session is one connection with its replica of the database. A new connection gets a new session,
@@ -192,8 +194,19 @@ func (db *DB) event(table string, old, new model.Model) {
 	db.mu.Lock()
 	close(db.changed)
 	db.changed = make(chan struct{})
-	calls, flowsInstalled := db.onInterface, db.onFlowsInstalled
+	calls, flowsInstalled, onSystem := db.onInterface, db.onFlowsInstalled, db.onSystem
+	system, undone := db.written.undone(old, new)
 	db.mu.Unlock()
+	if system {
+		for _, f := range onSystem {
+			f()
+		}
+	}
+	if undone != "" {
+		for _, f := range calls {
+			f(undone)
+		}
+	}
 	switch table {
 	case vswitchd.InterfaceTable:
 	case vswitchd.BridgeTable:
@@ -246,6 +259,13 @@ func (db *DB) OnInterface(f func(string)) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	db.onInterface = append(db.onInterface[:len(db.onInterface):len(db.onInterface)], f)
+}
+
+// OnSystem implements Client.
+func (db *DB) OnSystem(f func()) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	db.onSystem = append(db.onSystem[:len(db.onSystem):len(db.onSystem)], f)
 }
 
 // OnFlowsInstalled implements Client.

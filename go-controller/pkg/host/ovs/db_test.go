@@ -290,6 +290,65 @@ func TestInForce(t *testing.T) {
 	}
 }
 
+// TestUndone: what others take away of that which was written is reported, once, and neither our own writes nor what
+// others write for themselves.
+func TestUndone(t *testing.T) {
+	_, o, db := setup(t)
+	ctx := t.Context()
+	told := make(chan string, 100)
+	db.OnSystem(func() { told <- "system" })
+	bridge := func(key string) ovs.Bridge {
+		return ovs.Bridge{Name: "br0", DatapathType: "netdev", FailMode: "secure", MAC: "02:00:00:00:00:09", Tag: ovs.NoTag,
+			ExternalIDs: map[string]string{"mine": key}}
+	}
+	write := func(key string) {
+		t.Helper()
+		must(t, db.EnsureBridge(ctx, bridge(key)))
+		must(t, db.EnsurePort(ctx, ovs.Port{Bridge: "br0", Name: "p0", Type: "internal", Trunks: []int{4095}, PortExternalIDs: map[string]string{"mine": key}}))
+		must(t, db.SetSystem(ctx, map[string]string{"ovn-remote": key, "other": ""}))
+		must(t, db.SetTLS(ctx, ovs.TLS{PrivateKey: "/k" + key, Certificate: "/c", CACert: "/ca"}))
+	}
+	foreign := func(n string) {
+		t.Helper()
+		o.Run("ovs-vsctl", "set", "Open_vSwitch", ".", "external_ids:theirs="+n, "other_config:ovn-chassis-idx-"+n+"=1",
+			"--", "set", "bridge", "br0", "external_ids:ct-zone-lr=4"+n, "external_ids:ovn-nb-cfg="+n,
+			"--", "set", "port", "p0", "external_ids:theirs="+n)
+	}
+	write("1")
+	write("2")
+	must(t, db.Sync(ctx))
+	db.OnInterface(func(name string) { told <- name })
+	for _, c := range []struct {
+		want string
+		by   []string
+	}{
+		{"system", []string{"remove", "Open_vSwitch", ".", "external_ids", "ovn-remote"}},
+		{"system", []string{"set", "Open_vSwitch", ".", "external_ids:ovn-remote=3"}},
+		{"system", []string{"set", "Open_vSwitch", ".", "external_ids:other=3"}},
+		{"system", []string{"del-ssl"}},
+		{"system", []string{"set-ssl", "/k3", "/c", "/ca"}},
+		{"system", []string{"set", "SSL", ".", "private_key=/k3"}},
+		{"br0", []string{"remove", "bridge", "br0", "external_ids", "mine"}},
+		{"br0", []string{"remove", "bridge", "br0", "other_config", "hwaddr"}},
+		{"br0", []string{"set", "bridge", "br0", "fail_mode=standalone"}},
+		{"br0", []string{"set", "port", "br0", "tag=7"}},
+		{"p0", []string{"clear", "port", "p0", "trunks"}},
+		{"p0", []string{"remove", "port", "p0", "external_ids", "mine"}},
+	} {
+		o.Run("ovs-vsctl", c.by...)
+		if got := eventually.Receive(t, "word of "+strings.Join(c.by, " "), told); got != c.want {
+			t.Errorf("%v: told of %s, want %s", c.by, got, c.want)
+		}
+		write("2")
+		foreign("1")
+		foreign("2")
+		must(t, db.Sync(ctx))
+		if n := len(told); n != 0 {
+			t.Errorf("%v: told %d times too often: %s", c.by, n, <-told)
+		}
+	}
+}
+
 // TestReconnect: callers wait while ovsdb-server is down, and go on with the content that it has
 // afterwards.
 func TestReconnect(t *testing.T) {

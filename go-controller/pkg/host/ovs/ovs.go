@@ -115,8 +115,12 @@ type Client interface {
 	// becomes reachable again after a loss.
 	OnReconnect(f func())
 	// OnInterface registers f to be called with the name of each interface that is added, removed,
-	// or changes its port number or external_ids. f must not block: it should enqueue a key.
+	// or changes its port number or external_ids, and of each bridge or port in which others undo what
+	// this process has written. f must not block: it should enqueue a key.
 	OnInterface(f func(name string))
+	// OnSystem registers f to be called each time others undo what SetSystem or SetTLS of this process
+	// have written. f must not block.
+	OnSystem(f func())
 	// OnFlowsInstalled registers f to be called each time ovn-controller reports on its bridge that the
 	// flows of a newer northbound database, by NB_Global's nb_cfg, are installed. f must not block.
 	OnFlowsInstalled(f func())

@@ -14,6 +14,7 @@ import (
 
 // EnsurePort implements Client.
 func (db *DB) EnsurePort(ctx context.Context, want Port) error {
+	db.record(func(w *written) { w.setPort(want) })
 	what := fmt.Sprintf("ensure port %s on bridge %s", want.Name, want.Bridge)
 	return db.update(ctx, what, func(s *session) ([]ovsdb.Operation, error) {
 		sys, err := s.system(ctx)
@@ -105,6 +106,7 @@ func (t *tx) changePort(bridge *vswitchd.Bridge, port *vswitchd.Port, want Port)
 
 // DeletePort implements Client.
 func (db *DB) DeletePort(ctx context.Context, bridge, name string) error {
+	db.record(func(w *written) { delete(w.ports, name) })
 	what := fmt.Sprintf("delete port %s from bridge %s", name, bridge)
 	return db.update(ctx, what, func(s *session) ([]ovsdb.Operation, error) {
 		sys, err := s.system(ctx)

@@ -40,6 +40,7 @@ func (db *DB) Lacks(ctx context.Context, capability string) (bool, error) {
 
 // SetSystem implements Client.
 func (db *DB) SetSystem(ctx context.Context, ids map[string]string) error {
+	db.record(func(w *written) { w.setSystem(ids) })
 	return db.update(ctx, "set external_ids of Open_vSwitch", func(s *session) ([]ovsdb.Operation, error) {
 		sys, err := s.system(ctx)
 		if err != nil {

@@ -23,6 +23,7 @@ const idTLSBefore = "ovn-kube-before"
 
 // SetTLS implements Client.
 func (db *DB) SetTLS(ctx context.Context, want TLS) error {
+	db.record(func(w *written) { w.tls = want })
 	return db.update(ctx, "set the TLS files", func(s *session) ([]ovsdb.Operation, error) {
 		sys, err := s.system(ctx)
 		if err != nil {
@@ -49,6 +50,7 @@ func (db *DB) SetTLS(ctx context.Context, want TLS) error {
 
 // RestoreTLS implements Client.
 func (db *DB) RestoreTLS(ctx context.Context) error {
+	db.record(func(w *written) { w.tls = TLS{} })
 	return db.update(ctx, "restore the TLS files", func(s *session) ([]ovsdb.Operation, error) {
 		sys, err := s.system(ctx)
 		if err != nil {
