@@ -319,14 +319,14 @@ type Features struct {
 	NodeHealthCheckPort int
 }
 
-// OVNControllerIDNames returns all keys that OVNControllerIDs may return.
+// OVNControllerIDNames returns all keys that OVNControllerIDs returns.
 func OVNControllerIDNames() []string {
-	all := Config{Default: Default{LFlowCacheLimit: 1, LFlowCacheLimitKB: 1}}
-	return slices.Sorted(maps.Keys(all.OVNControllerIDs()))
+	return slices.Sorted(maps.Keys(Config{}.OVNControllerIDs()))
 }
 
 // OVNControllerIDs returns the external_ids of Open vSwitch that ovn-controller reads and
-// that depend only on the configuration. The node adds its own: system-id, hostname,
+// that depend only on the configuration; those with an empty value are to be deleted, since an earlier configuration
+// may have set them. The node adds its own: system-id, hostname,
 // ovn-encap-ip, ovn-bridge-mappings.
 func (c Config) OVNControllerIDs() map[string]string {
 	d := c.Default
@@ -339,6 +339,7 @@ func (c Config) OVNControllerIDs() map[string]string {
 		"ovn-ofctrl-wait-before-clear": strconv.FormatInt(d.OFCtrlWaitBeforeClear.Milliseconds(), 10),
 		"ovn-enable-lflow-cache":       strconv.FormatBool(d.LFlowCache),
 	}
+	ids["ovn-limit-lflow-cache"], ids["ovn-memlimit-lflow-cache-kb"] = "", ""
 	if d.LFlowCacheLimit > 0 {
 		ids["ovn-limit-lflow-cache"] = strconv.Itoa(d.LFlowCacheLimit)
 	}

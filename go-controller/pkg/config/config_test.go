@@ -383,7 +383,7 @@ func TestOVNControllerIDs(t *testing.T) {
 	want := map[string]string{
 		"ovn-remote": "tcp:10.0.0.1:6642,tcp:[fd00::1]:6642", "ovn-encap-type": "geneve", "ovn-monitor-all": "true",
 		"ovn-remote-probe-interval": "100000", "ovn-openflow-probe-interval": "60", "ovn-ofctrl-wait-before-clear": "0",
-		"ovn-enable-lflow-cache": "true", "ovn-memlimit-lflow-cache-kb": "5",
+		"ovn-enable-lflow-cache": "true", "ovn-limit-lflow-cache": "", "ovn-memlimit-lflow-cache-kb": "5",
 	}
 	if got := c.OVNControllerIDs(); !maps.Equal(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)

@@ -50,7 +50,7 @@ type Config struct {
 	// EncapPort is the UDP port of tunnels.
 	EncapPort int
 	// ControllerIDs are the external_ids for ovn-controller that depend only on the
-	// configuration.
+	// configuration; those with an empty value are deleted.
 	ControllerIDs map[string]string
 	// TLS contains the names of the files with which ovn-controller connects to the southbound
 	// database; zero if the database does not use TLS.

@@ -6,6 +6,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/ovnkube/ovnkube/go-controller/pkg/config"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
@@ -204,6 +206,27 @@ func TestHostname(t *testing.T) {
 	l.mustPass(g)
 	if got := name(); got != `"renamed.example.com"` && got != "renamed.example.com" {
 		t.Errorf("the host of a chassis with the node's name is %s", got)
+	}
+}
+
+// TestSettingsUnset: a setting that the configuration no longer has is removed, as are the TLS files with which the previous
+// one connected.
+func TestSettingsUnset(t *testing.T) {
+	l := newLab(t)
+	start := func(cfg config.Config, tls ovs.TLS) string {
+		t.Helper()
+		g := l.start(l.db)
+		g.ControllerIDs, g.TLS = cfg.OVNControllerIDs(), tls
+		l.mustPass(g)
+		return l.vs.Run("ovs-vsctl", "get", "Open_vSwitch", ".", "external_ids") + l.vs.Run("ovs-vsctl", "get", "Open_vSwitch", ".", "ssl")
+	}
+	limited := config.Config{Default: config.Default{LFlowCacheLimit: 1000, LFlowCacheLimitKB: 2000}}
+	if got := start(limited, testTLS); !strings.Contains(got, `ovn-limit-lflow-cache="1000"`) ||
+		!strings.Contains(got, `ovn-memlimit-lflow-cache-kb="2000"`) || strings.Contains(got, "[]") {
+		t.Errorf("with limits the database has %s", got)
+	}
+	if got := start(config.Config{}, ovs.TLS{}); strings.Contains(got, "limit-lflow") || !strings.Contains(got, "[]") {
+		t.Errorf("without limits the database has %s", got)
 	}
 }
 

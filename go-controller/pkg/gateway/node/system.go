@@ -44,10 +44,8 @@ func (g *Gateway) ensureSystem(ctx context.Context) (map[string]string, error) {
 	if cmp.Or(have[idSystem], want[idSystem]) != g.Node {
 		want[idHostname] = g.Node
 	}
-	if g.TLS != (ovs.TLS{}) {
-		if err := g.OVS.SetTLS(ctx, g.TLS); err != nil {
-			return nil, err
-		}
+	if err := g.ensureTLS(ctx); err != nil {
+		return nil, err
 	}
 	if err := g.OVS.SetSystem(ctx, want); err != nil {
 		return nil, err
@@ -58,6 +56,14 @@ func (g *Gateway) ensureSystem(ctx context.Context) (map[string]string, error) {
 	maps.Copy(have, want)
 	have[idMappings] = mappings
 	return have, nil
+}
+
+// ensureTLS writes the TLS files of ovn-controller, or reverts that if the database no longer uses TLS.
+func (g *Gateway) ensureTLS(ctx context.Context) error {
+	if g.TLS == (ovs.TLS{}) {
+		return g.OVS.RestoreTLS(ctx)
+	}
+	return g.OVS.SetTLS(ctx, g.TLS)
 }
 
 // ensureIntegrationBridge creates br-int as ovn-controller would, but early, so that
