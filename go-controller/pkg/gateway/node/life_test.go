@@ -1,6 +1,7 @@
 package node
 
 import (
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -227,6 +228,38 @@ func TestSettingsUnset(t *testing.T) {
 	}
 	if got := start(config.Config{}, ovs.TLS{}); strings.Contains(got, "limit-lflow") || !strings.Contains(got, "[]") {
 		t.Errorf("without limits the database has %s", got)
+	}
+}
+
+// TestEncapIPElsewhere: a tunnel endpoint that the host does not have is refused, and used once the host has it, on whatever link.
+func TestEncapIPElsewhere(t *testing.T) {
+	for _, addr := range []string{"203.0.113.7", "fc00:99::7"} {
+		l := newLab(t)
+		before := l.attachment("eth0")
+		g := l.start(l.db)
+		g.EncapIP, g.reportAfter = netip.MustParseAddr(addr), 0
+		want := "--encap-ip " + addr + ": no interface of the host has this address"
+		for range 2 {
+			if err := l.pass(g); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("error %v, want %q", err, want)
+			}
+		}
+		l.told(kube.AnnotationNetworkFailure, want, "\n")
+		if got := l.attachment("eth0"); got != before {
+			t.Errorf("the uplink has\n%s\nbefore\n%s", got, before)
+		}
+		endpoint := func() string {
+			return strings.Trim(l.vs.Run("ovs-vsctl", "--if-exists", "get", "Open_vSwitch", ".", "external_ids:ovn-encap-ip"), `"`)
+		}
+		if got := endpoint(); got != "" {
+			t.Errorf("tunnels end at %s", got)
+		}
+		l.ns.Run("ip", "addr", "add", addr, "dev", "lo")
+		l.mustPass(g)
+		if got := endpoint(); got != addr {
+			t.Errorf("tunnels end at %s, want %s", got, addr)
+		}
+		l.told(kube.AnnotationNetworkFailure, "", "encap-ip")
 	}
 }
 

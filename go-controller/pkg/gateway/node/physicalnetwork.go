@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"k8s.io/klog/v2"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/gateway"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/attachment"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 
 	bridgenode "github.com/ovnkube/ovnkube/go-controller/pkg/bridge/node"
@@ -150,7 +153,7 @@ func (g *Gateway) fits(a attached, mtu int, first *attached) error {
 			return fmt.Errorf("uplink %s has an MTU of %d, tunnels for pods with %d need %d: "+
 				"lower --mtu or raise that of the uplink; the host is left alone", a.uplink, mtu, g.MTU, need)
 		}
-		return nil
+		return g.hasEndpoint(a)
 	}
 	if len(a.primary) == 0 {
 		return fmt.Errorf("%s has %v, which is no address of %v: the host is left alone", a.uplink, a.host.Addrs, g.Families)
@@ -167,6 +170,18 @@ func (g *Gateway) fits(a attached, mtu int, first *attached) error {
 		}
 	}
 	return nil
+}
+
+// hasEndpoint returns an error if the host does not have the configured tunnel endpoint. The host's own addresses may be
+// missing at this point, if the bridge was lost.
+func (g *Gateway) hasEndpoint(a attached) error {
+	if !g.EncapIP.IsValid() || slices.ContainsFunc(a.host.Addrs, func(x host.LinkAddress) bool { return x.Prefix.Addr() == g.EncapIP }) {
+		return nil
+	}
+	if ok, err := attachment.Has(g.EncapIP); err != nil || ok {
+		return err
+	}
+	return fmt.Errorf("--encap-ip %s: no interface of the host has this address; the host is left alone", g.EncapIP)
 }
 
 // errSameBridge is the error of an interface that cannot be the second uplink.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -93,6 +94,15 @@ func Networks() ([]host.Network, error) {
 		out = append(out, n)
 	}
 	return out, nil
+}
+
+// Has reports whether any link has an address, up or down, the loopback included.
+func Has(addr netip.Addr) (bool, error) {
+	addrs, err := listAddrs(nil)
+	if err != nil {
+		return false, fmt.Errorf("list addresses: %w", err)
+	}
+	return slices.ContainsFunc(addrs, func(a netlink.Addr) bool { return prefixOf(a.IPNet).Addr() == addr }), nil
 }
 
 // usable reports whether a link is up and has not lost its carrier.
