@@ -139,18 +139,16 @@ func (r *resolver) resolve(now time.Time, first bool) time.Duration {
 		return cmp.Or(a.created.Compare(b.created), cmp.Compare(a.name, b.name))
 	})
 	var rest time.Duration
-	// What one node gives up, another may have been waiting for.
-	for range len(nodes) + 1 {
-		changed := false
-		rest = 0
+	// What one node gives up, another may have been waiting for. A value that has taken effect does not change again
+	// before the nodes write others, so this ends.
+	for changed := true; changed; {
+		changed, rest = false, 0
 		for _, s := range nodes {
 			c, left := r.resolveNode(s, now, first)
 			changed = changed || c
 			rest = sooner(rest, left)
 		}
-		if !changed {
-			break
-		}
+		changed = changed || r.exchange(nodes)
 	}
 	return rest
 }
@@ -169,18 +167,20 @@ func (r *resolver) resolveNode(s *state, now time.Time, first bool) (changed boo
 		if errors.Is(err, errOwned) && !there { // the owner restores it
 			continue
 		}
+		since := s.since(name, value, there, now)
 		if err != nil {
 			delete(s.waiting, name)
 			long := r.settleTime(name)
 			if first { // the value may be old: a restart changes nothing
 				long = 0
 			}
-			rest = sooner(rest, s.refuse(name, refusal{value: value, why: reason(err), since: now}, long))
+			rest = sooner(rest, s.refuse(name, refusal{value: value, why: reason(err), since: since}, now, long))
 			continue
 		}
 		delete(s.refused, name)
 		if had && !r.owns[name] && !(first && there) {
-			if left := s.wait(name, value, there, now, r.settleTime(name)); left > 0 {
+			if left := since.Add(r.settleTime(name)).Sub(now); left > 0 {
+				s.waiting[name] = waiting{value, there, since}
 				rest = sooner(rest, left)
 				continue
 			}
@@ -223,16 +223,26 @@ func (r *resolver) judge(s *state, name, value string, there bool) (topology.Nod
 	if there {
 		next, err = r.plausible(s, name, value)
 	}
-	if err != nil || r.wants(s, name, value, there) {
-		return next, err
-	}
-	if name == kube.AnnotationNodeSubnets {
-		err = r.cluster.tooLarge(next.Subnets)
-	}
-	if _, had := s.effective[name]; err == nil && had && r.owns[name] {
-		err = errOwned
+	if err == nil {
+		err = r.permitted(s, name, value, there, next)
 	}
 	return next, err
+}
+
+// permitted returns why a value that is plausible does not take effect: this process has not decided it.
+func (r *resolver) permitted(s *state, name, value string, there bool, next topology.Node) error {
+	if r.wants(s, name, value, there) {
+		return nil
+	}
+	if name == kube.AnnotationNodeSubnets {
+		if err := r.cluster.tooLarge(next.Subnets); err != nil {
+			return err
+		}
+	}
+	if _, had := s.effective[name]; had && r.owns[name] {
+		return errOwned
+	}
+	return nil
 }
 
 // wants reports whether a value is what this process has decided.
@@ -241,24 +251,22 @@ func (r *resolver) wants(s *state, name, value string, there bool) bool {
 	return decided && there == (want != nil) && (want == nil || *want == value)
 }
 
-// wait returns how much longer a value has to be there.
-func (s *state) wait(name, value string, there bool, now time.Time, long time.Duration) time.Duration {
-	w, ok := s.waiting[name]
-	if !ok || w.value != value || w.there != there {
-		w = waiting{value, there, now}
-		s.waiting[name] = w
+// since returns since when a value has been there: until now it has waited or been refused.
+func (s *state) since(name, value string, there bool, now time.Time) time.Time {
+	if w, ok := s.waiting[name]; ok && w.value == value && w.there == there {
+		return w.since
 	}
-	return max(0, w.since.Add(long).Sub(now))
+	if f, ok := s.refused[name]; ok && f.value == value && there {
+		return f.since
+	}
+	return now
 }
 
 // refuse notes that a value does not take effect, and returns how long it takes until that refusal lasts.
-func (s *state) refuse(name string, f refusal, long time.Duration) time.Duration {
-	now := f.since
-	if before, ok := s.refused[name]; ok && before.same(f) {
-		f = before
-	}
+func (s *state) refuse(name string, f refusal, now time.Time, long time.Duration) time.Duration {
 	left := f.since.Add(long).Sub(now)
-	f.lasts = f.lasts || left <= 0
+	before := s.refused[name]
+	f.lasts = before.lasts && before.value == f.value || left <= 0
 	s.refused[name] = f
 	if f.lasts {
 		return 0
@@ -288,22 +296,36 @@ func (s *state) without(name string) topology.Node {
 // plausible returns the node with a value for an annotation, or why that value is invalid, does not fit the
 // cluster, or belongs to another node.
 func (r *resolver) plausible(s *state, name, value string) (topology.Node, error) {
+	next, err := r.valid(s, name, value)
+	if err == nil {
+		err = r.taken(s, name, next)
+	}
+	return next, err
+}
+
+// valid returns the node with a value for an annotation, or why that value is invalid or does not fit the cluster.
+func (r *resolver) valid(s *state, name, value string) (topology.Node, error) {
 	next := s.without(name)
 	if err := kube.DecodeNodeAnnotation(name, value, &next); err != nil {
 		return next, err
 	}
-	if err := r.cluster.check(name, next); err != nil {
-		return next, err
-	}
+	return next, r.cluster.check(name, next)
+}
+
+// taken returns what an annotation of a node would take from another node: of several the first by name, so that the
+// reason stays the same.
+func (r *resolver) taken(s *state, name string, next topology.Node) error {
+	var holder string
+	var why error
 	for _, other := range r.states {
-		if other.name == s.name {
+		if other.name == s.name || why != nil && holder < other.name {
 			continue
 		}
 		if err := collision(name, next, other.node); err != nil {
-			return next, err
+			holder, why = other.name, err
 		}
 	}
-	return next, nil
+	return why
 }
 
 // reason returns only the reason of an error, without the names of node and annotation.
