@@ -112,7 +112,7 @@ type Named struct {
 	Renewed bool
 }
 
-// Renew renews the certificates that expire within the given time, for as long as they were valid before or until
+// Renew renews the certificates that expire within the given time or are not valid yet, for as long as they were valid before or until
 // the authority expires, and returns all certificates, sorted by name. If one cannot be renewed, it continues with
 // the others.
 func (d Dir) Renew(now time.Time, within time.Duration) ([]Named, error) {
@@ -129,7 +129,8 @@ func (d Dir) Renew(now time.Time, within time.Duration) ([]Named, error) {
 	var errs []error
 	for _, path := range paths {
 		n := Named{Name: strings.TrimSuffix(filepath.Base(path), certSuffix)}
-		if n.Cert, err = readCert(path); err == nil && n.Cert.NotAfter.Before(now.Add(within)) && n.Cert.NotAfter.Before(a.Cert.NotAfter) {
+		n.Cert, err = readCert(path)
+		if err == nil && (now.Before(n.Cert.NotBefore) || n.Cert.NotAfter.Before(now.Add(within)) && n.Cert.NotAfter.Before(a.Cert.NotAfter)) {
 			n.Renewed = true
 			n.Cert, err = d.renew(a, path, n.Cert, now)
 		}

@@ -92,7 +92,7 @@ func (a *Authority) Renew(old *x509.Certificate, now time.Time, lifetime time.Du
 	if err := old.CheckSignatureFrom(a.Cert); err != nil {
 		return nil, fmt.Errorf("certificate of %s: not signed by this authority: %w", old.Subject.CommonName, err)
 	}
-	template, err := newTemplate(old.Subject.CommonName, now, lifetime)
+	template, err := newTemplate(old.Subject.CommonName, now, atLeast(lifetime, old, now))
 	if err != nil {
 		return nil, err
 	}
@@ -101,10 +101,22 @@ func (a *Authority) Renew(old *x509.Certificate, now time.Time, lifetime time.Du
 	return a.sign(template, old.PublicKey, now)
 }
 
+// Valid returns why nobody accepts now what the authority has signed, or signs.
+func (a *Authority) Valid(now time.Time) error {
+	switch {
+	case !now.Before(a.Cert.NotAfter):
+		return fmt.Errorf("the authority expired on %s", day(a.Cert.NotAfter))
+	case now.Before(a.Cert.NotBefore):
+		return fmt.Errorf("the authority is not valid before %s, and it is %s: either the clock is behind, or it was ahead when the authority was created",
+			minute(a.Cert.NotBefore), minute(now))
+	}
+	return nil
+}
+
 // sign signs a certificate that expires with the authority at the latest.
 func (a *Authority) sign(template *x509.Certificate, key crypto.PublicKey, now time.Time) (*x509.Certificate, error) {
-	if !now.Before(a.Cert.NotAfter) {
-		return nil, fmt.Errorf("certificate of %s: the authority expired on %s", template.Subject.CommonName, day(a.Cert.NotAfter))
+	if err := a.Valid(now); err != nil {
+		return nil, fmt.Errorf("certificate of %s: %w", template.Subject.CommonName, err)
 	}
 	if template.NotAfter.After(a.Cert.NotAfter) {
 		template.NotAfter = a.Cert.NotAfter
@@ -182,3 +194,5 @@ func parseKey(data []byte) (crypto.Signer, error) {
 }
 
 func day(t time.Time) string { return t.UTC().Format(time.DateOnly) }
+
+func minute(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 MST") }

@@ -37,8 +37,8 @@ func (t Text) Authority() (*Authority, error) {
 	return newAuthority(cert, t.Key)
 }
 
-// Ensure returns what t has to be for a subject: t itself if it is for the subject and will be valid for some time,
-// the same key with a new certificate if it will not, and otherwise a new key and certificate. It reports whether t
+// Ensure returns what t has to be for a subject: t itself if it is for the subject, is valid and will be for some time,
+// the same key with a new certificate if not, and otherwise a new key and certificate. It reports whether t
 // has changed.
 func (a *Authority) Ensure(t Text, s Subject, now time.Time, lifetime time.Duration) (Text, bool, error) {
 	var cert *x509.Certificate
@@ -49,8 +49,8 @@ func (a *Authority) Ensure(t Text, s Subject, now time.Time, lifetime time.Durat
 		if cert, key, err = a.Issue(s, now, lifetime); err != nil {
 			return Text{}, false, err
 		}
-	case Due(old, now) && !old.NotAfter.Equal(a.Cert.NotAfter):
-		if cert, err = a.Sign(key.Public(), s, now, lifetime); err != nil {
+	case now.Before(old.NotBefore), Due(old, now) && !old.NotAfter.Equal(a.Cert.NotAfter):
+		if cert, err = a.Sign(key.Public(), s, now, atLeast(lifetime, old, now)); err != nil {
 			return Text{}, false, err
 		}
 	default:
@@ -61,9 +61,16 @@ func (a *Authority) Ensure(t Text, s Subject, now time.Time, lifetime time.Durat
 	return out, true, err
 }
 
-// Due reports whether a certificate has to be renewed: less than a third of its lifetime is left.
+// Due reports whether a certificate has to be renewed: less than a third of its lifetime is left, or it is not valid
+// yet, because the clock of whoever signed it was ahead.
 func Due(cert *x509.Certificate, now time.Time) bool {
-	return cert.NotAfter.Sub(now) < lifetime(cert)/3
+	return now.Before(cert.NotBefore) || cert.NotAfter.Sub(now) < lifetime(cert)/3
+}
+
+// atLeast returns the lifetime of a certificate that replaces another one: it does not end earlier than that. If it
+// is not valid yet because the clock is behind now, the new one would end too early.
+func atLeast(lifetime time.Duration, old *x509.Certificate, now time.Time) time.Duration {
+	return max(lifetime, old.NotAfter.Sub(now))
 }
 
 // is reports whether a certificate is for exactly this subject.

@@ -34,6 +34,7 @@ var events = []Event{
 	{"Service", "PortTaken", "another Service has the port", "use another one"},
 	{"Service", "InvalidSourceRange", "an entry of `loadBalancerSourceRanges` is not valid", "correct it"},
 	{"Secret", "AuthorityLost", "the Secret of a certificate authority is gone, but the Secrets that the message names depend on it. Neither nodes nor the control plane get certificates meanwhile, and existing ones stay valid", "restore the Secret from a backup; [if there is none](certificates.md#a-lost-authority), begin with a new authority"},
+	{"Secret", "AuthorityNotYetValid", "a certificate authority is not valid yet: the clock of the node of `ovnkube-pki` is behind, or it was ahead when the authority was created. Nothing is issued or renewed, and certificates of this authority are refused by everybody whose clock says the same", "if the clock is wrong, set it. If it was, begin with [new authorities](certificates.md#a-clock-that-was-wrong)"},
 	{"Service", "SessionAffinityTimeout", "the timeout of the session affinity is longer than OVN supports", "use a shorter one"},
 }
 

@@ -157,7 +157,8 @@ func (i Issuer) entry(ctx context.Context, e entry) error {
 }
 
 // authority returns the existing authority, or makes the first one. An authority is never replaced, not even if its
-// Secret is gone: all that it signed would become worthless.
+// Secret is gone, or if it is not valid yet, because it may be the clock that is wrong now: all that it signed would
+// become worthless.
 func (i Issuer) authority(ctx context.Context, name string) (*pki.Authority, error) {
 	t, err := i.secret(ctx, name, func(t pki.Text) (pki.Text, bool, error) {
 		if t.Cert != nil {
@@ -180,11 +181,24 @@ func (i Issuer) authority(ctx context.Context, name string) (*pki.Authority, err
 	if err != nil {
 		return nil, fmt.Errorf("secret %s: %w", name, err)
 	}
+	if now := i.Now(); now.Before(a.Cert.NotBefore) {
+		err := a.Valid(now)
+		i.report(name, reasonNotYetValid, err)
+		return nil, fmt.Errorf("secret %s: %w", name, err)
+	}
 	return a, nil
 }
 
-// reasonLost is the reason of Events about authorities whose Secrets are gone.
-const reasonLost = "AuthorityLost"
+// Reasons of Events about authorities: their Secrets are gone, and they are not valid yet.
+const (
+	reasonLost        = "AuthorityLost"
+	reasonNotYetValid = "AuthorityNotYetValid"
+)
+
+// report reports why an authority cannot sign, in an Event.
+func (i Issuer) report(name, reason string, why error) {
+	i.Events.Event(&corev1.ObjectReference{APIVersion: "v1", Kind: "Secret", Namespace: i.Namespace, Name: name}, corev1.EventTypeWarning, reason, why.Error())
+}
 
 // first returns an error if there has been an authority of this name: Secrets still have certificates that it signed,
 // or trust it. A new authority would lock out all holders of such certificates, and whether that is acceptable is not
@@ -208,7 +222,7 @@ func (i Issuer) first(ctx context.Context, name string) error {
 	}
 	err := fmt.Errorf("the authority is lost, but these secrets depend on it: %s. Restore it from a backup; if there is none, docs/certificates.md says how to begin with a new authority",
 		strings.Join(dependents, ", "))
-	i.Events.Event(&corev1.ObjectReference{APIVersion: "v1", Kind: "Secret", Namespace: i.Namespace, Name: name}, corev1.EventTypeWarning, reasonLost, err.Error())
+	i.report(name, reasonLost, err)
 	return err
 }
 

@@ -53,7 +53,7 @@ func (n *Node) Run(ctx context.Context) error {
 	return nil
 }
 
-// Ensure requests a certificate unless there is one that will be valid for some time.
+// Ensure requests a certificate unless there is one that is valid and will be for some time.
 func (n *Node) Ensure(ctx context.Context) error {
 	cert, err := n.Dir.Certificate(Name, n.Name)
 	if err == nil && !pki.Due(cert, n.Now()) {
@@ -66,6 +66,9 @@ func (n *Node) Ensure(ctx context.Context) error {
 		return err
 	}
 	klog.V(2).InfoS("Certificate written", "node", n.Name, "until", cert.NotAfter.UTC().Format(time.DateOnly))
+	if now := n.Now(); now.Before(cert.NotBefore) { // looked at again after the interval: another one would be no better
+		klog.InfoS("The certificate is not valid yet: the clock of this node is behind that of ovnkube-pki", "node", n.Name, "from", cert.NotBefore.UTC(), "now", now.UTC())
+	}
 	return nil
 }
 
