@@ -8,9 +8,8 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/containernetworking/cni/pkg/types"
@@ -22,7 +21,6 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/panics"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
-	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
 )
 
 // Config is the configuration of the server.
@@ -69,6 +67,8 @@ const (
 	otherDeadline = 20 * time.Second
 	// confRetry is how soon writing the configuration file is retried after a failure.
 	confRetry = time.Second
+	// filesInterval is how often the configuration file and the socket are looked at: others may remove or change them.
+	filesInterval = 2 * time.Second
 	// collectInterval is how often ports of dead sandboxes are looked for.
 	collectInterval = time.Minute
 	// part is the name of this component in waits.
@@ -87,6 +87,10 @@ type Server struct {
 	ports *keyLocks
 	ready <-chan struct{}
 	lost  chan struct{} // gets a value when ports of pods may have been deleted
+	// socket is the os.FileInfo of the socket that this server has created last.
+	socket atomic.Value
+	// noPortMap is whether the log says that the executable for host ports is missing.
+	noPortMap bool
 
 	neighbors sync.Mutex // held while the kernel's neighbor entries are written
 }
@@ -118,8 +122,8 @@ func New(cfg Config, deps Deps) (*Server, error) {
 }
 
 // Run serves until ctx ends. The configuration file that makes the runtime use this plugin
-// is written once the node's network is ready; it stays when Run ends, because pods stay
-// attached.
+// is written once the node's network is ready, and again if somebody removes or changes it; it stays when Run ends,
+// because pods stay attached.
 func (s *Server) Run(ctx context.Context) error {
 	listener, err := s.listen()
 	if err != nil {
@@ -130,14 +134,32 @@ func (s *Server) Run(ctx context.Context) error {
 		BaseContext: func(net.Listener) context.Context { return ctx },
 	}
 	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(listener) }()
+	serve := func(l net.Listener) {
+		if err := server.Serve(l); !errors.Is(err, net.ErrClosed) { // this closes the socket that is replaced
+			select {
+			case failed <- err:
+			default:
+			}
+		}
+	}
+	go serve(listener)
 	go s.keepCollecting(ctx)
 	go s.keepRestoring(ctx, s.lost)
 	go s.announce(ctx)
-	select {
-	case err := <-failed:
-		return fmt.Errorf("serve the CNI socket %s: %w", s.Socket, err)
-	case <-ctx.Done():
+	look := time.NewTicker(filesInterval)
+	defer look.Stop()
+	for ctx.Err() == nil {
+		select {
+		case err := <-failed:
+			return fmt.Errorf("serve the CNI socket %s: %w", s.Socket, err)
+		case <-look.C:
+			if next := s.listenAgain(); next != nil {
+				go serve(next)
+				_ = listener.Close() // nobody can connect to it any more
+				listener = next
+			}
+		case <-ctx.Done():
+		}
 	}
 	// Requests end soon after ctx, and remove what they have created so far.
 	draining, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
@@ -146,29 +168,6 @@ func (s *Server) Run(ctx context.Context) error {
 		return fmt.Errorf("stop serving the CNI socket %s: %w", s.Socket, err)
 	}
 	return nil
-}
-
-// listen creates the socket, which only root can access. A socket left by an earlier run is
-// replaced.
-func (s *Server) listen() (net.Listener, error) {
-	if err := os.MkdirAll(filepath.Dir(s.Socket), 0o700); err != nil {
-		return nil, fmt.Errorf("make the directory of the CNI socket: %w", err)
-	}
-	if err := os.Remove(s.Socket); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("remove the old CNI socket: %w", err)
-	}
-	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: s.Socket, Net: "unix"})
-	if err != nil {
-		return nil, fmt.Errorf("listen at the CNI socket %s: %w", s.Socket, err)
-	}
-	// The socket at this path may be that of the next process by the time this one closes its own: an updated one may
-	// start before this one has ended.
-	listener.SetUnlinkOnClose(false)
-	if err := os.Chmod(s.Socket, 0o600); err != nil {
-		_ = listener.Close()
-		return nil, fmt.Errorf("protect the CNI socket %s: %w", s.Socket, err)
-	}
-	return listener, nil
 }
 
 // serve answers one request of the shim.
@@ -256,28 +255,5 @@ func (s *Server) status(context.Context, cni.Request) error {
 		return nil
 	default:
 		return types.NewError(cni.CodeNotReady, "network of the node is not ready", "")
-	}
-}
-
-// announce writes the configuration file once the node is ready, retrying until it
-// succeeds.
-func (s *Server) announce(ctx context.Context) {
-	if !waits.Until(ctx, s.ready, waits.Wait{Part: part, For: "the network of the node, before the configuration for the runtime is written"}) {
-		return
-	}
-	for {
-		content, err := s.confFile()
-		if err == nil {
-			err = writeConf(s.ConfDir, content)
-		}
-		if err == nil {
-			return
-		}
-		klog.ErrorS(err, "Cannot write the CNI configuration, will retry")
-		select {
-		case <-time.After(confRetry):
-		case <-ctx.Done():
-			return
-		}
 	}
 }
