@@ -60,11 +60,11 @@ func (d *database) named(r nb.Stored, ofNode ...func(node string) string) (claim
 func (d *database) router(r nb.Stored) (claim, bool) { return d.named(r, topology.GatewayRouter) }
 
 func (d *database) logicalSwitch(r nb.Stored) (claim, bool) {
-	return d.named(r, topology.NodeSwitch, topology.ExternalSwitch)
+	return d.named(r, topology.NodeSwitch, topology.ExternalSwitch, topology.ExternalGatewaySwitch)
 }
 
 func (d *database) routerPort(r nb.Stored) (claim, bool) {
-	return d.named(r, topology.RouterToSwitch, topology.GatewayToJoin, topology.GatewayToExternal)
+	return d.named(r, topology.RouterToSwitch, topology.GatewayToJoin, topology.GatewayToExternal, topology.ExternalGatewayPort)
 }
 
 func (d *database) switchPort(r nb.Stored) (claim, bool) {
@@ -72,11 +72,12 @@ func (d *database) switchPort(r nb.Stored) (claim, bool) {
 		return claim{pod.Owner(key), r.Value("name")}, true
 	}
 	for of := range d.nodes {
-		if r.Value("type") == "localnet" && parent(r).Name == topology.ExternalSwitch(of) {
+		on := parent(r).Name
+		if r.Value("type") == "localnet" && (on == topology.ExternalSwitch(of) || on == topology.ExternalGatewaySwitch(of)) {
 			return claim{network.Owner(of), r.Value("name")}, true
 		}
 	}
-	return d.named(r, topology.SwitchToRouter, topology.ManagementLSP, topology.JoinToGateway, topology.ExternalToGateway)
+	return d.named(r, topology.SwitchToRouter, topology.ManagementLSP, topology.JoinToGateway, topology.ExternalToGateway, topology.ExternalGatewayPeer)
 }
 
 func (d *database) gatewayChassis(r nb.Stored) (claim, bool) {
@@ -104,14 +105,20 @@ func (d *database) route(r nb.Stored) (claim, bool) {
 	if !ok {
 		return claim{}, false
 	}
-	outside := r.Value("output_port") == topology.GatewayToExternal(of)
+	port := r.Value("output_port")
+	outside := port == topology.GatewayToExternal(of)
 	switch {
-	case bySource && outside && to.IsSingleIP():
+	case bySource && isUplink(of, port) && to.IsSingleIP():
 		return claim{externalroute.Owner(of), to.Addr().String() + " via " + via.String()}, true
 	case !bySource && outside && to.Bits() == 0, !bySource && d.inCluster(to) && slices.Contains(d.join, via):
 		return claim{network.Owner(of), to.String() + " via " + via.String()}, true
 	}
 	return claim{}, false
+}
+
+// isUplink reports whether a port of a node's gateway router leads to external gateways.
+func isUplink(node, port string) bool {
+	return port == topology.GatewayToExternal(node) || port == topology.ExternalGatewayPort(node)
 }
 
 func (d *database) clusterRoute(to netip.Prefix, via netip.Addr, bySource bool) (claim, bool) {
@@ -197,7 +204,7 @@ func (d *database) nat(r nb.Stored) (claim, bool) {
 
 func (d *database) bfd(r nb.Stored) (claim, bool) {
 	for of := range d.nodes {
-		if r.Value("logical_port") == topology.GatewayToExternal(of) {
+		if isUplink(of, r.Value("logical_port")) {
 			return claim{externalroute.Owner(of), r.Value("dst_ip")}, true
 		}
 	}

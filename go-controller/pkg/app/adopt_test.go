@@ -92,7 +92,17 @@ func (r reference) node(i int, n string) {
 		r.nbctl("lr-policy-add;ovn_cluster_router;1004;inport == \"rtos-%[1]s\" && ip%[2]d.dst == %[3]s /* %[1]s */;reroute;%[4]s",
 			n, topology.Families[f], host, topology.ManagementAddr(netip.MustParsePrefix(subnet)))
 	}
+	r.secondUplink(i, n)
 	r.nbctl("create;Chassis_Template_Var;chassis=chassis-%s;variables:NODEIP_IPv4_0=172.18.0.%d", n, i+3)
+}
+
+// secondUplink connects a node to the network that is only for external gateways.
+func (r reference) secondUplink(i int, n string) {
+	r.nbctl("lrp-add;GR_%[1]s;exgw-rtoe-GR_%[1]s;02:42:c0:a8:32:%02[2]x;192.168.50.%[2]d/24;fd00:50::%[2]d/64", n, i+3)
+	r.nbctl("ls-add;exgw-ext_%[1]s;--;lsp-add;exgw-ext_%[1]s;breth1_%[1]s;--;lsp-set-type;breth1_%[1]s;localnet;--;lsp-set-addresses;breth1_%[1]s;unknown;--;"+
+		"lsp-set-options;breth1_%[1]s;network_name=exgatewayphysnet", n)
+	r.nbctl("lsp-add;exgw-ext_%[1]s;exgw-etor-GR_%[1]s;--;lsp-set-type;exgw-etor-GR_%[1]s;router;--;lsp-set-addresses;exgw-etor-GR_%[1]s;02:42:c0:a8:32:%02[2]x;--;"+
+		"lsp-set-options;exgw-etor-GR_%[1]s;router-port=exgw-rtoe-GR_%[1]s", n, i+3)
 }
 
 // pod writes the port of a pod, whose UID is its name.
@@ -102,8 +112,8 @@ func (r reference) pod(n, namespace, name string, subnet, number int) {
 		"set;Logical_Switch_Port;%[2]s_%[3]s;external_ids:namespace=%[2]s;external_ids:pod=true;options:requested-chassis=%[1]s;options:iface-id-ver=%[3]s", n, namespace, name, addresses)
 }
 
-// features writes an EgressIP of pod a, an EgressService of pod b, an external gateway of pod c,
-// and the EgressIP of a pod that no longer exists.
+// features writes an EgressIP of pod a, an EgressService of pod b, external gateways of pod c on both
+// uplinks, and the EgressIP of a pod that no longer exists.
 func (r reference) features() {
 	for _, a := range []string{"10.244.0.3", "10.244.0.99"} {
 		r.nbctl("lr-policy-add;ovn_cluster_router;100;ip4.src == %s;reroute;100.64.0.3,100.64.0.4", a)
@@ -116,6 +126,8 @@ func (r reference) features() {
 	r.nbctl("lr-policy-add;ovn_cluster_router;101;ip4.src == 10.244.1.4;reroute;10.244.0.2")
 	r.nbctl("set;Logical_Router_Policy;%s;external_ids:EgressSVC=default/web;external_ids:k8s.ovn.org/owner-controller=another", r.uuid("Logical_Router_Policy", "priority=101"))
 	r.nbctl("--policy=src-ip;--ecmp-symmetric-reply;--bfd;lr-route-add;GR_ovn-worker2;10.244.1.5/32;172.18.0.51;rtoe-GR_ovn-worker2")
+	r.nbctl("--policy=src-ip;--ecmp-symmetric-reply;--bfd;lr-route-add;GR_ovn-worker2;fd00:10:244:2::5/128;fd00:50::51;exgw-rtoe-GR_ovn-worker2")
+	r.nbctl("--policy=src-ip;--ecmp-symmetric-reply;lr-route-add;GR_ovn-worker2;10.244.1.5/32;192.168.50.51;exgw-rtoe-GR_ovn-worker2")
 }
 
 func (r reference) services() {
@@ -258,7 +270,7 @@ func (r reference) alike() {
 			r.t.Errorf("%s %s is %s, and understood as %s", u.Row.Table, adopt.Name(u.Row), ids[u.Row.UUID], id)
 		}
 	}
-	want := map[string]int{"egressip": 3, "egressservice": 1, "externalroute": 2, "network": 52, "noreroute": 4, "pod": 3, "service": 1, "service-nodes": 2}
+	want := map[string]int{"egressip": 3, "egressservice": 1, "externalroute": 5, "network": 64, "noreroute": 4, "pod": 3, "service": 1, "service-nodes": 2}
 	if !maps.Equal(understood, want) {
 		r.t.Errorf("understood are %v, want %v", understood, want)
 	}
@@ -363,7 +375,9 @@ func (r reference) master(t *testing.T) {
 	if hop := now[netip.MustParseAddr("10.244.1.4")]; len(now) != 1 || hop.String() != "10.244.0.2" {
 		t.Errorf("the EgressService is steered: %v", now)
 	}
-	hops := map[string][]externalroute.Hop{"default": {{Addr: netip.MustParseAddr("172.18.0.51"), BFD: true}}}
+	hops := map[string][]externalroute.Hop{"default": {
+		{Addr: netip.MustParseAddr("172.18.0.51"), BFD: true}, {Addr: netip.MustParseAddr("192.168.50.51")}, {Addr: netip.MustParseAddr("fd00:50::51"), BFD: true},
+	}}
 	for name, n := range nodes {
 		s := externalroute.NodeSnapshot{Node: n}
 		if name == "ovn-worker2" {
