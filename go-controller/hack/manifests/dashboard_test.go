@@ -29,9 +29,7 @@ func scrape() string {
 	s.Panics(func() map[string]uint64 { return map[string]uint64{"pod": 1} })
 	s.Certificates(func() map[string]time.Time { return map[string]time.Time{"/etc/ovn/pki/ovn-cert.pem": time.Now()} })
 	s.Repaired(func() map[string]uint64 { return map[string]uint64{"routes": 1} })
-	dropped := map[string]func() (uint64, error){"host": func() (uint64, error) { return 1, nil }}
-	s.Unsnatted(dropped)
-	s.NoReply(dropped)
+	s.Dropped(map[string]func() (metrics.Drops, error){"host": func() (metrics.Drops, error) { return metrics.Drops{Unsnatted: 1, NoReply: 1}, nil }})
 	q := s.Workqueue()
 	q.NewDepthMetric("pod").Inc()
 	q.NewRetriesMetric("pod").Inc()

@@ -42,6 +42,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/unixctl"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/watch"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/metrics"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nodeinfo"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
 	noreroutenode "github.com/ovnkube/ovnkube/go-controller/pkg/noreroute/node"
@@ -329,19 +330,8 @@ func (n *node) hostWriters(ctx context.Context) (err error) {
 	if legacy {
 		n.kept.looks[chains] = n.chains.LegacyState
 	}
-	n.env.Metrics.Unsnatted(map[string]func() (uint64, error){
-		"host": n.guard.Dropped, "bridge": func() (uint64, error) {
-			dropped, err := n.packets(ctx, 0, bridge.PriorityUnsnatted)
-			if err != nil {
-				return 0, err
-			}
-			own, err := n.packets(ctx, bridge.TablePodReply, bridge.PriorityUnsnatted)
-			return dropped + own, err
-		},
-	})
-	n.env.Metrics.NoReply(map[string]func() (uint64, error){
-		"host":   n.guard.NoReply,
-		"bridge": func() (uint64, error) { return n.packets(ctx, bridge.TableServicePort, bridge.PriorityNoReply) },
+	n.env.Metrics.Dropped(map[string]func() (metrics.Drops, error){
+		"host": n.hostDrops, "bridge": func() (metrics.Drops, error) { return n.bridgeDrops(ctx) },
 	})
 	n.env.Metrics.Repaired(func() map[string]uint64 {
 		return map[string]uint64{
@@ -352,14 +342,29 @@ func (n *node) hostWriters(ctx context.Context) (err error) {
 	return nil
 }
 
-// packets returns how many packets flows of the external bridges have matched.
-func (n *node) packets(ctx context.Context, table, priority int) (uint64, error) {
-	first, err := n.flows.Packets(ctx, table, priority)
+// hostDrops returns what the host's kernel has dropped.
+func (n *node) hostDrops() (metrics.Drops, error) {
+	unsnatted, err := n.guard.Dropped()
 	if err != nil {
-		return 0, err
+		return metrics.Drops{}, err
 	}
-	second, err := n.second.Packets(ctx, table, priority)
-	return first + second, err
+	noReply, err := n.guard.NoReply()
+	return metrics.Drops{Unsnatted: unsnatted, NoReply: noReply}, err
+}
+
+// bridgeDrops returns what flows of the external bridges have dropped.
+func (n *node) bridgeDrops(ctx context.Context) (metrics.Drops, error) {
+	var sum metrics.Drops
+	for _, flows := range []*bridgenode.Manager{n.flows, n.second} {
+		packets, err := flows.Packets(ctx)
+		if err != nil {
+			return metrics.Drops{}, err
+		}
+		sum.Unsnatted += packets[host.FlowLevel{Priority: bridge.PriorityUnsnatted}] +
+			packets[host.FlowLevel{Table: bridge.TablePodReply, Priority: bridge.PriorityUnsnatted}]
+		sum.NoReply += packets[host.FlowLevel{Table: bridge.TableServicePort, Priority: bridge.PriorityNoReply}]
+	}
+	return sum, nil
 }
 
 // chassis returns the name of this node's chassis.

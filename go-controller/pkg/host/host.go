@@ -170,6 +170,9 @@ func (f Flow) Match() string {
 	return strings.TrimRight(m, ", ")
 }
 
+// FlowLevel is all flows of one priority in one table of a bridge.
+type FlowLevel struct{ Table, Priority int }
+
 // LearnedCookie marks flows that our flows learn, "ovnl" in ASCII: they come and go with traffic,
 // and a FlowWriter leaves them alone.
 const LearnedCookie = 0x6f766e6c

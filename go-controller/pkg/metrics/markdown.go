@@ -44,4 +44,7 @@ never objects or pods: the status of each object has its conditions, see [condit
 Changes that have not reached ovnkube yet are not counted, and the numbers of objects and addresses appear once the leader has
 read all objects. Times since the failure of a node are measured from its last answer to a probe; nodes that are not probed, or
 were deleted, have none.
+
+The numbers of dropped packets at ` + "`bridge`" + ` come from Open vSwitch. A scrape waits up to a second for it, and otherwise reports the last numbers; until they have been read
+once, their series are missing.
 `

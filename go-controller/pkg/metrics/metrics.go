@@ -9,9 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/klog/v2"
 
-	"github.com/ovnkube/ovnkube/go-controller/pkg/panics"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/version"
 )
 
@@ -101,37 +99,6 @@ func (s *Set) Certificates(expire func() map[string]time.Time) {
 			return out
 		},
 	})
-}
-
-// Unsnatted registers the sources of the number of pod packets that the node dropped because they would have left
-// with the pod's address, by where they were dropped. Call it once.
-func (s *Set) Unsnatted(at map[string]func() (uint64, error)) {
-	s.dropped(unsnatted, at)
-}
-
-// NoReply registers the sources of the number of packets that pods of an egress feature sent from the port of a
-// Service and that the node dropped because they are not replies, by where they were dropped. Call it once.
-func (s *Set) NoReply(at map[string]func() (uint64, error)) {
-	s.dropped(noReply, at)
-}
-
-func (s *Set) dropped(d Definition, at map[string]func() (uint64, error)) {
-	for where, dropped := range at {
-		s.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: d.Name, Help: d.Help,
-			ConstLabels: prometheus.Labels{labelAt: where},
-		}, func() float64 {
-			var n uint64
-			err := panics.Catch("metrics", func() (err error) {
-				n, err = dropped()
-				return err
-			})
-			if err != nil {
-				klog.ErrorS(err, "Cannot read the counter of dropped packets", "at", where)
-			}
-			return float64(n)
-		}))
-	}
 }
 
 // Repaired registers a source of how often something that others had changed was repaired, by kind, which is called

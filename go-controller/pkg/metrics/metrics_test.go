@@ -84,9 +84,7 @@ func full(t *testing.T) *Set {
 	s.Certificates(func() map[string]time.Time { return map[string]time.Time{"x": time.Unix(1, 0)} })
 	s.Repaired(func() map[string]uint64 { return map[string]uint64{"x": 1} })
 	s.Repaired(func() map[string]uint64 { return map[string]uint64{"y": 1} })
-	dropped := map[string]func() (uint64, error){"host": func() (uint64, error) { return 1, nil }}
-	s.Unsnatted(dropped)
-	s.NoReply(dropped)
+	s.Dropped(map[string]func() (Drops, error){"host": func() (Drops, error) { return Drops{Unsnatted: 1, NoReply: 1}, nil }})
 	q := s.queues
 	q.NewUnfinishedWorkSecondsMetric("x").Set(1)
 	q.NewLongestRunningProcessorSecondsMetric("x").Set(1)

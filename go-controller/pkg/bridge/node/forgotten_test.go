@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/bridge"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/openflow"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/snatguard"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
@@ -151,12 +152,12 @@ func address(args ...string) []string {
 // unsnatted returns what the metric counts for the bridge.
 func (w *wires) unsnatted(flows *openflow.Writer) (sum uint64) {
 	w.Helper()
+	packets, err := flows.Packets(w.Context())
+	if err != nil {
+		w.Fatal(err)
+	}
 	for _, table := range []int{0, bridge.TablePodReply} {
-		n, err := flows.Packets(w.Context(), table, bridge.PriorityUnsnatted)
-		if err != nil {
-			w.Fatal(err)
-		}
-		sum += n
+		sum += packets[host.FlowLevel{Table: table, Priority: bridge.PriorityUnsnatted}]
 	}
 	return sum
 }

@@ -32,8 +32,8 @@ type Writer interface {
 	Blank(ctx context.Context) (bool, error)
 	// Settle waits until no packet uses flows that were replaced before the call.
 	Settle(ctx context.Context) error
-	// Packets returns how many packets the flows of one table and priority have matched.
-	Packets(ctx context.Context, table, priority int) (uint64, error)
+	// Packets returns how many packets the flows of each table and priority have matched.
+	Packets(ctx context.Context) (map[host.FlowLevel]uint64, error)
 }
 
 // Attachment names the bridge whose flows are managed and its ports.
@@ -488,14 +488,14 @@ func (m *Manager) Settle(ctx context.Context) error {
 	return writer.Settle(ctx)
 }
 
-// Packets returns how many packets the flows of one table and priority have matched; 0 if no bridge
+// Packets returns how many packets the flows of each table and priority have matched; none if no bridge
 // is attached.
-func (m *Manager) Packets(ctx context.Context, table, priority int) (uint64, error) {
+func (m *Manager) Packets(ctx context.Context) (map[host.FlowLevel]uint64, error) {
 	m.mu.Lock()
 	writer := m.writer
 	m.mu.Unlock()
 	if writer == nil {
-		return 0, nil
+		return nil, nil
 	}
-	return writer.Packets(ctx, table, priority)
+	return writer.Packets(ctx)
 }

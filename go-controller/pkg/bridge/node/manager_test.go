@@ -38,7 +38,7 @@ func (w fakeWriter) Settle(context.Context) error { return nil }
 
 func (w fakeWriter) Blank(context.Context) (bool, error) { return w.Dump() == "", nil }
 
-func (fakeWriter) Packets(context.Context, int, int) (uint64, error) { return 0, nil }
+func (fakeWriter) Packets(context.Context) (map[host.FlowLevel]uint64, error) { return nil, nil }
 
 // fixture is a Manager over fakes.
 type fixture struct {

@@ -352,7 +352,8 @@ func TestForeign(t *testing.T) {
 		}
 		w.goes("what comes for any other", "wire", packet("tcp", peer, held, "tcp_flags=0x002"), 0, "host")
 		flows := openflow.New("breth0", w.vs.Dir)
-		if n, err := flows.Packets(t.Context(), 0, bridge.PriorityUnsnatted); n != 3 || err != nil {
+		packets, err := flows.Packets(t.Context())
+		if n := packets[host.FlowLevel{Priority: bridge.PriorityUnsnatted}]; n != 3 || err != nil {
 			t.Errorf("%d packets are counted, %v", n, err)
 		}
 		dump, err := flows.Dump(t.Context())

@@ -149,30 +149,36 @@ func (w *Writer) Blank(ctx context.Context) (bool, error) {
 	return !strings.Contains(text, fmt.Sprintf("cookie=%#x,", Cookie)), err
 }
 
-// Packets returns how many packets the flows of one table and priority have matched since they were
+// Packets returns how many packets our flows of each table and priority have matched since they were
 // added.
-func (w *Writer) Packets(ctx context.Context, table, priority int) (uint64, error) {
-	text, err := w.ofctl(ctx, "", "dump-flows", w.target, fmt.Sprintf("table=%d", table))
+func (w *Writer) Packets(ctx context.Context) (map[host.FlowLevel]uint64, error) {
+	text, err := w.ofctl(ctx, "", "dump-flows", w.target, fmt.Sprintf("cookie=%#x/-1", Cookie))
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	total := uint64(0)
+	totals := map[host.FlowLevel]uint64{}
 	for line := range strings.Lines(text) {
-		var packets uint64
-		has := false
-		for _, field := range strings.FieldsFunc(line, func(r rune) bool { return r == ',' || r == ' ' }) {
-			if count, ok := strings.CutPrefix(field, "n_packets="); ok {
-				if packets, err = strconv.ParseUint(count, 10, 64); err != nil {
-					return 0, fmt.Errorf("count packets of bridge %s: %w", w.bridge, err)
-				}
+		level, packets := host.FlowLevel{}, uint64(0)
+		stats, _, ours := strings.Cut(line, "actions=") // not the header
+		for _, field := range strings.FieldsFunc(stats, func(r rune) bool { return r == ',' || r == ' ' }) {
+			var err error
+			switch name, value, _ := strings.Cut(field, "="); name {
+			case "table":
+				level.Table, err = strconv.Atoi(value)
+			case "priority":
+				level.Priority, err = strconv.Atoi(value)
+			case "n_packets":
+				packets, err = strconv.ParseUint(value, 10, 64)
 			}
-			has = has || field == fmt.Sprintf("priority=%d", priority)
+			if err != nil {
+				return nil, fmt.Errorf("count packets of bridge %s: %w", w.bridge, err)
+			}
 		}
-		if has {
-			total += packets
+		if ours {
+			totals[level] += packets
 		}
 	}
-	return total, nil
+	return totals, nil
 }
 
 // check rejects flows that would break the whole bundle or escape it.

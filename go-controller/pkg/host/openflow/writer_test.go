@@ -3,6 +3,7 @@ package openflow
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -243,7 +244,8 @@ func youngest(t *testing.T, dump string) time.Duration {
 	return least
 }
 
-// TestPackets counts the packets that all flows of one priority match, and no others.
+// TestPackets counts the packets that all of our flows of one priority match, and no others, for all
+// priorities and tables at once.
 func TestPackets(t *testing.T) {
 	o := bridge(t)
 	w := New("br0", o.Dir)
@@ -269,9 +271,14 @@ func TestPackets(t *testing.T) {
 		o.Run("ovs-ofctl", "packet-out", "unix:"+o.Dir+"/br0.mgmt", "in_port=controller,packet="+packet+",actions=resubmit(,0)")
 	}
 	eventually.True(t, "three packets to be counted", func() bool {
-		n, err := w.Packets(t.Context(), 0, 104)
-		return err == nil && n == 3
+		n, err := w.Packets(t.Context())
+		return err == nil && n[host.FlowLevel{Priority: 104}] == 3 && n[host.FlowLevel{Priority: 10}] == 1
 	})
+	o.Run("ovs-ofctl", "add-flow", w.target, "priority=9,ip,actions=drop") // not ours
+	want := map[host.FlowLevel]uint64{{Priority: 104}: 3, {Priority: 10}: 1, {Table: 1, Priority: 104}: 0}
+	if n, err := w.Packets(t.Context()); err != nil || !maps.Equal(n, want) {
+		t.Errorf("packets are %v, want %v (%v)", n, want, err)
+	}
 }
 
 // TestLearned: learned flows stay when others are replaced, and do not count as a change made by
