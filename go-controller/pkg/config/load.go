@@ -20,7 +20,7 @@ type Sources struct {
 	// only if a setting that they may contain has no other source. Nil reads nothing; an
 	// error becomes a Notice.
 	ExternalIDs func() (map[string]string, error)
-	// ReadFile is called for configured files that must be readable at startup:
+	// ReadFile is called for configured files that must be usable at startup:
 	// certificates and keys. Nil checks none.
 	ReadFile func(path string) ([]byte, error)
 	// WithoutNorthbound is true if the process does not use the northbound database: its
@@ -174,15 +174,16 @@ func (l *loader) refuse(field any, problem, allowed string) error {
 	return &Error{Where: g.where, Value: g.text, Problem: problem, Allowed: allowed}
 }
 
-// readable checks that the file named by a field can be read.
-func (l *loader) readable(field *string, what string) error {
+// readable returns the content of the file named by a field; nil if none is named.
+func (l *loader) readable(field *string, what string) ([]byte, error) {
 	if l.sources.ReadFile == nil || *field == "" {
-		return nil
+		return nil, nil
 	}
-	if _, err := l.sources.ReadFile(*field); err != nil {
-		return l.refuse(field, "cannot be read: "+Reason(err), what)
+	text, err := l.sources.ReadFile(*field)
+	if err != nil {
+		return nil, l.refuse(field, "cannot be read: "+Reason(err), what)
 	}
-	return nil
+	return append([]byte{}, text...), nil // not nil if the file is empty
 }
 
 // Reason returns a file error without the operation and the path.

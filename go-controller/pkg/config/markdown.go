@@ -47,6 +47,7 @@ const docTail = `
 - With IPv6 the MTU is at least 1280.
 - Next hops are of the cluster's families.
 - ` + "`ssl:`" + ` addresses of a database need its private key, certificate and certificate authority; other addresses take none.
+- A private key belongs to its certificate, and files of certificates and authorities have at least one certificate. Only the files of ` + "`--node-server-privkey` and `--node-server-cert`" + ` may be missing or unusable at start.
 - The renew deadline of the leader election is less than the lease duration, and the retry period less than the renew deadline divided by 1.2.
 - ` + "`--node-server-privkey` and `--node-server-cert`" + ` are given together or not at all.
 - ` + "`--egress-page-privkey` and `--egress-page-cert`" + ` likewise; ` + "`--egress-page-bind-address`" + ` needs them unless it is a loopback address.

@@ -157,12 +157,7 @@ func (l *loader) checkPage() error {
 	if l.sources.WithoutPage {
 		return nil
 	}
-	for _, field := range []*string{&p.Key, &p.Cert} {
-		if err := l.readable(field, "a readable PEM file"); err != nil {
-			return err
-		}
-	}
-	return nil
+	return l.checkPair(&p.Key, &p.Cert, "")
 }
 
 // checkTogether checks that a key and its certificate are given together or not at all.
@@ -184,26 +179,22 @@ func (l *loader) checkDatabase(db *Database) error {
 		l.notices = append(l.notices, Notice{Where: l.origin(&db.Endpoints).where, Reason: "uses ssl, but " + l.option(&db.CommonName).Name() +
 			" is not set: every server certificate that the authority signed is accepted as the database's"})
 	}
+	e := l.origin(&db.Endpoints)
 	for _, field := range []*string{&db.PrivKey, &db.Cert, &db.CACert} {
-		o := l.option(field)
-		if db.Secure() {
-			if *field == "" {
-				return l.refuse(field, "", "a PEM file: "+l.origin(&db.Endpoints).where+" uses ssl")
-			}
-			if unused {
-				continue
-			}
-			if err := l.readable(field, "a readable PEM file: "+l.origin(&db.Endpoints).where+" uses ssl"); err != nil {
-				return err
-			}
-			continue
-		}
-		if *field != o.Default {
-			e := l.origin(&db.Endpoints)
+		switch {
+		case db.Secure() && *field == "":
+			return l.refuse(field, "", "a PEM file: "+e.where+" uses ssl")
+		case !db.Secure() && *field != l.option(field).Default:
 			return l.refuse(field, fmt.Sprintf("not used by %s %q", e.where, e.text), "keys and certificates with ssl: addresses only")
 		}
 	}
-	return nil
+	if !db.Secure() || unused {
+		return nil
+	}
+	if err := l.checkPair(&db.PrivKey, &db.Cert, ": "+e.where+" uses ssl"); err != nil {
+		return err
+	}
+	return l.checkAuthorities(&db.CACert, ": "+e.where+" uses ssl")
 }
 
 func (l *loader) checkKubernetes() error {
@@ -211,17 +202,12 @@ func (l *loader) checkKubernetes() error {
 		return nil
 	}
 	k := &l.config.Kubernetes
-	for _, file := range []struct {
-		field *string
-		what  string
-	}{
-		{&k.Kubeconfig, "a readable kubeconfig file"},
-		{&k.CACert, "a readable PEM file"},
-		{&k.TokenFile, "a readable file with a token"},
-	} {
-		if err := l.readable(file.field, file.what); err != nil {
-			return err
-		}
+	if _, err := l.readable(&k.Kubeconfig, "a readable kubeconfig file"); err != nil {
+		return err
 	}
-	return nil
+	if err := l.checkAuthorities(&k.CACert, ""); err != nil {
+		return err
+	}
+	_, err := l.readable(&k.TokenFile, "a readable file with a token")
+	return err
 }
