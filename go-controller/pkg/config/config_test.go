@@ -72,6 +72,9 @@ var samples = map[string]struct{ text, want string }{
 	"--dns-service-name":         {"dns-default", ""},
 	"--disable-requestedchassis": {"no", ""},
 	"--pod-ip":                   {"10.0.0.3", ""},
+	"--bootstrap-kubeconfig":     {"/var/lib/kubelet/kubeconfig", ""},
+	"--cert-dir":                 {"/etc/ovn/ovnkube-node-certs", ""},
+	"--cert-duration":            {"24h", ""},
 
 	"--metrics-bind-address":           {"[::]:9409", "[::]:9409"},
 	"--metrics-enable-pprof":           {"true", "true"},

@@ -79,3 +79,20 @@ func FuzzFile(f *testing.F) {
 		}
 	})
 }
+
+// TestCertificateKeys: keys with which another implementation has its nodes request client certificates, and
+// the pod's own address, are accepted with a notice. Keys that nobody knows are refused by name.
+func TestCertificateKeys(t *testing.T) {
+	for key, text := range map[string]string{
+		"bootstrap-kubeconfig": "/var/lib/kubelet/kubeconfig", "cert-dir": "/etc/ovn/ovnkube-node-certs", "cert-duration": "24h", "pod-ip": "10.244.0.3",
+	} {
+		_, notices, err := Load(Sources{File: &File{Name: "f", Data: []byte("[kubernetes]\n" + key + "=" + text + "\n")}})
+		if where := "f:kubernetes:" + key; err != nil || len(notices) != 1 || notices[0].Where != where {
+			t.Errorf("%s: %v, notices %v", key, err, notices)
+		}
+		_, _, err = Load(Sources{File: &File{Name: "f", Data: []byte("[kubernetes]\n" + key + "s=" + text + "\n")}})
+		if want := "f:kubernetes:" + key + "s: value \"" + text + "\": unknown key; "; err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}

@@ -7,6 +7,9 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
+// noOwnCertificate is why options about a node's certificate for the API server have no effect.
+const noOwnCertificate = "nodes use the kubeconfig or the token of the pod's service account"
+
 var kubernetesOptions = []*Option{
 	{
 		Flag: "k8s-kubeconfig", Section: "kubernetes", Key: "kubeconfig", Env: "KUBECONFIG",
@@ -80,7 +83,19 @@ var kubernetesOptions = []*Option{
 		Usage: "Do not bind pods to the chassis of their node", value: unused(never("pods are always bound to the chassis of their node")),
 	},
 	{
-		Flag: "pod-ip", Usage: "Address of the pod this runs in",
+		Flag: "bootstrap-kubeconfig", Section: "kubernetes", Key: "bootstrap-kubeconfig", Usage: "Kubeconfig with which a node requests its own certificate for the API server",
+		NoEffect: noOwnCertificate, value: unused(path("a kubeconfig file")),
+	},
+	{
+		Flag: "cert-dir", Section: "kubernetes", Key: "cert-dir", Usage: "Directory of that certificate",
+		NoEffect: noOwnCertificate, value: unused(path("a directory")),
+	},
+	{
+		Flag: "cert-duration", Section: "kubernetes", Key: "cert-duration", Usage: "How long that certificate is valid",
+		NoEffect: noOwnCertificate, value: unused(words("a duration such as 24h")),
+	},
+	{
+		Flag: "pod-ip", Section: "kubernetes", Key: "pod-ip", Usage: "Address of the pod this runs in",
 		NoEffect: "the databases are started separately", value: unused(address()),
 	},
 }
