@@ -10,8 +10,10 @@ shift 2
 
 # Tests of separate make targets, and those of a full run.
 apart='TestUpgrade|TestHighAvailabilityChaos|TestLocalKernel|TestSharedKernel'
+all=./...
 if [[ -z ${E2E_FULL:-} ]]; then
-	apart+='|TestIPv4|TestLocalPaths'
+	apart+='|TestIPv4|TestLocalPaths|TestOptions'
+	all=$(go list ./... | grep -v /metallb$)
 fi
 apart="^($apart)\$"
 
@@ -36,7 +38,8 @@ trap 'trap - TERM; kill -TERM 0' INT TERM
 	${E2E_BESIDE:-}
 ) >"$log" 2>&1 &
 failed=0
-run -skip "$apart" "$@" ./... || failed=1
+# shellcheck disable=SC2086 # several packages
+run -skip "$apart" "$@" $all || failed=1
 echo "e2e: waiting for what runs beside"
 wait $! || failed=1
 cat "$log"

@@ -4,7 +4,10 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"sync"
 	"testing"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 	"github.com/ovnkube/ovnkube/test/e2e/lab/labtest"
@@ -24,7 +27,7 @@ func testCluster(t *testing.T, mode string) {
 	w := start(t, mode)
 	t.Run("Paths", w.paths)
 	w.shared(t, "Kinds", w.kinds)
-	t.Run("HostPort", w.hostPort)
+	w.shared(t, "HostPort", w.hostPort)
 	w.shared(t, "NewRange", w.newRange)
 	w.shared(t, "Affinity", w.affinity)
 	t.Run("SourceRanges", w.sourceRanges)
@@ -37,7 +40,7 @@ func testCluster(t *testing.T, mode string) {
 	t.Run("Fragments", w.fragments)
 	t.Run("PathMTU", w.pathMTU)
 	w.shared(t, "Endpoints", w.endpoints)
-	t.Run("Restart", w.restart)
+	w.shared(t, "Restart", w.restart)
 	t.Run("Datapath", func(t *testing.T) { labtest.Datapath(t, w.Lab) })
 }
 
@@ -68,14 +71,26 @@ func start(t *testing.T, mode string) *world {
 			t.Fatal(err)
 		}
 	}
+	starting, ctx := errgroup.WithContext(t.Context())
+	var mu sync.Mutex
 	for name, node := range map[string]string{"s1": worker1, "s2": worker2, "c0": lab.ControlPlane, "c1": worker1, "c2": worker2} {
 		labels := map[string]string{"role": "client"}
 		if name[0] == 's' {
 			labels = map[string]string{"role": "server"}
 		}
-		if w.pods[name], err = l.RunServer(t.Context(), name, node, labels); err != nil {
-			t.Fatal(err)
-		}
+		starting.Go(func() error {
+			pod, err := l.RunServer(ctx, name, node, labels)
+			if err != nil {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			w.pods[name] = pod
+			return nil
+		})
+	}
+	if err := starting.Wait(); err != nil {
+		t.Fatal(err)
 	}
 	return w
 }

@@ -104,11 +104,10 @@ func (e *served) remove(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	e.rulesOutlived(t)
 }
 
 // rulesOutlived waits until no node has rules of the EgressService: they remain for a while after
-// their use, and the next test may check for changes.
+// their use.
 func (e *served) rulesOutlived(t *testing.T) {
 	err := lab.Until(context.WithoutCancel(t.Context()), 20*time.Second, "the rules of "+e.name+" to end", func(ctx context.Context) error {
 		for _, node := range nodes {

@@ -37,8 +37,8 @@ func (e *egressIPTest) primary(t *testing.T) {
 	t.Run("Excluded", e.excluded)
 	t.Run("Services", e.replies)
 	t.Run("EgressService", e.underService)
-	t.Run("OneFamily", e.oneFamily)
-	t.Run("Labels", e.labels)
+	e.in(t, "shared", "OneFamily", e.oneFamily)
+	e.in(t, "shared", "Labels", e.labels)
 	e.remove(t, webName)
 	e.policies(t)
 	for _, pod := range e.pods {

@@ -28,7 +28,7 @@ func (m *moveTest) reboots(t *testing.T) {
 		if t.Failed() {
 			return
 		}
-		t.Run(fmt.Sprintf("%d Alone", i+1), m.rebootAlone)
+		m.full(t, fmt.Sprintf("%d Alone", i+1), m.rebootAlone)
 		if t.Failed() {
 			return
 		}

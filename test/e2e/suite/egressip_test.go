@@ -62,7 +62,7 @@ func (s *suite) egressIPs(t *testing.T) {
 	before := s.steadyState(t)
 	s.in(t, "shared", "StaticPod", e.staticPod) // first: what it leaves goes away while the others run
 	t.Run("Primary", e.primary)
-	t.Run("Answers", e.answers)
+	s.in(t, "shared", "Answers", e.answers)
 	t.Run("NewPods", e.newPods)
 	t.Run("Lasting", e.lasting)
 	s.in(t, "local", "EndedWhileDown", e.endedWhileDown)

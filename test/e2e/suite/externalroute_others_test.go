@@ -96,7 +96,7 @@ func (g *gatewayTest) onHost(t *testing.T) {
 	}
 }
 
-var precedenceIngress = []netip.Addr{netip.MustParseAddr("5.5.5.8"), netip.MustParseAddr("5555::8")}
+var precedenceIngress = []netip.Addr{netip.MustParseAddr("5.5.5.25"), netip.MustParseAddr("5555::19")}
 
 // precedence gives external gateways to pods of an EgressService: the gateways take precedence, and
 // the EgressService serves its pods again when they are gone.

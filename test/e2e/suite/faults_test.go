@@ -75,8 +75,8 @@ type faultRow struct {
 }
 
 var faultRows = []faultRow{
-	{"ovnkube master", &none, &none, &none, (*faultTest).newAddress, false},
-	{"ovnkube node", &none, &none, &none, (*faultTest).newHost, false},
+	{"ovnkube master", &none, &none, &none, (*faultTest).newAddress, true},
+	{"ovnkube node", &none, &none, &none, (*faultTest).newHost, true},
 	{"ovnkube node of control plane", &none, &none, nil, (*faultTest).newHost, true},
 	{"northbound database", &none, &none, &none, (*faultTest).newAddress, false},
 	{"southbound database", &none, &none, &none, (*faultTest).newPod, true},
@@ -99,7 +99,7 @@ var faultKinds = []struct {
 	{"cut off", func(r faultRow) *gaps { return r.cutOff }, (*faultTest).cutOff},
 }
 
-// faults kills six processes of the cluster, while an EgressService, EgressIPs on two networks and
+// faults kills four processes of the cluster, while an EgressService, EgressIPs on two networks and
 // external gateways carry traffic. With FAULTS=all it kills every process, and also stops them and
 // cuts them off. No packet may leave with a wrong source, no connection may stall longer than
 // allowed, a change must take effect soon after, and at the end the databases and the hosts must be

@@ -27,7 +27,7 @@ var (
 	// nodes' main tables have no route.
 	blueHost    = []netip.Addr{netip.MustParseAddr("172.18.0.101"), netip.MustParseAddr("fc00:f853:ccd:e793::101")}
 	blueBehind  = []netip.Addr{netip.MustParseAddr("10.99.0.1"), netip.MustParseAddr("fd99::1")}
-	blueIngress = []netip.Addr{netip.MustParseAddr("5.5.5.7"), netip.MustParseAddr("5555::7")}
+	blueIngress = []netip.Addr{netip.MustParseAddr("5.5.5.27"), netip.MustParseAddr("5555::1b")}
 )
 
 // network serves an EgressService with a network: first without the table, for which there must be

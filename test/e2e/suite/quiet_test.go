@@ -12,7 +12,7 @@ import (
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 )
 
-var quietIngress = []netip.Addr{netip.MustParseAddr("5.5.5.11"), netip.MustParseAddr("5555::b")}
+var quietIngress = []netip.Addr{netip.MustParseAddr("5.5.5.26"), netip.MustParseAddr("5555::1a")}
 
 // quiet restarts ovnkube on the host of an EgressService and on the control plane while nothing has
 // changed: nothing may be written to the kernel, the databases or the API.

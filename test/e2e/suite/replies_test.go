@@ -31,7 +31,7 @@ const (
 )
 
 var (
-	repliesIngress = addresses("5.5.5.21", "5555::21")
+	repliesIngress = addresses("5.5.5.28", "5555::1c")
 	repliesIPs     = addresses("172.18.0.221", "fc00:f853:ccd:e793::221")
 )
 

@@ -235,7 +235,8 @@ func (s *suite) steadyState(t *testing.T) lab.State {
 }
 
 // hosted returns an error while a node translates for an EgressService of which it is not, or no
-// longer, the host: a former host does so for a few seconds, longer than a state takes to settle.
+// longer, the host, or has any rule of one that does not exist: a former host does so for a few seconds, longer
+// than a state takes to settle.
 func (s *suite) hosted(ctx context.Context, state lab.State) error {
 	list, err := s.Egress.EgressServiceV1().EgressServices(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -248,9 +249,13 @@ func (s *suite) hosted(ctx context.Context, state lab.State) error {
 	for _, node := range nodes {
 		for _, place := range []string{": iptables", ": ip6tables"} {
 			for line := range strings.Lines(state[node+place]) {
-				rule := translation.FindStringSubmatch(line)
-				if rule != nil && hosts[rule[1]] != node && hosts[rule[1]] != esv1.HostAll {
-					return fmt.Errorf("%s is not the host of %s and has %s", node, rule[1], line)
+				rule := serviceRule.FindStringSubmatch(line)
+				if rule == nil {
+					continue
+				}
+				host, exists := hosts[rule[1]]
+				if !exists || rule[2] != "" && host != node && host != esv1.HostAll {
+					return fmt.Errorf("%s has the host %q, and %s has %s", rule[1], host, node, line)
 				}
 			}
 		}
@@ -258,9 +263,9 @@ func (s *suite) hosted(ctx context.Context, state lab.State) error {
 	return nil
 }
 
-// translation matches a rule that translates pods' packets to the address of an EgressService,
-// whose key is the first submatch.
-var translation = regexp.MustCompile(`^-A OVN-KUBE-EGRESS-SVC .*--comment "?([^" ]+/[^" ]+)"? -j SNAT`)
+// serviceRule matches a rule of an EgressService, whose key is the first submatch. The second one is not empty if
+// the rule translates pods' packets to its address.
+var serviceRule = regexp.MustCompile(`^-A OVN-KUBE-EGRESS-SVC\S* .*--comment "?([^" ]+/[^" ]+)"?(?: -j (SNAT))?`)
 
 // sameState waits until the state is as before, and stays so.
 func (s *suite) sameState(t *testing.T, before lab.State) {

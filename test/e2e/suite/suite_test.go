@@ -4,7 +4,10 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"testing"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 	"github.com/ovnkube/ovnkube/test/e2e/lab/labtest"
@@ -31,7 +34,7 @@ func testCluster(t *testing.T, mode string) {
 	s.once(t, "PodAddresses", s.podAddresses)
 	s.once(t, "EgressSchema", s.schema)
 	t.Run("EgressChanges", s.changes)
-	t.Run("EgressConnections", s.connections)
+	s.in(t, "local", "EgressConnections", s.connections)
 	s.in(t, "local", "FirstPackets", s.firstPackets)
 	s.in(t, "local", "Replies", s.replies)
 	s.in(t, "shared", "Strays", s.strays)
@@ -44,7 +47,7 @@ func testCluster(t *testing.T, mode string) {
 	}
 	s.once(t, "SilentHost", s.silentHost)
 	s.in(t, "local", "LostSwitch", s.lostSwitch)
-	s.in(t, "local", "Churn", s.churn)
+	s.full(t, "Churn", s.churn)
 	s.in(t, "local", "Faults", s.faults)
 	if os.Getenv("OUTAGES") != "" {
 		s.in(t, "local", "Outage", s.outage)
@@ -75,10 +78,15 @@ func testPaths(t *testing.T, mode string) {
 		// usual 5 s to acknowledge an address, which would then move to another node than foretold.
 		o.Config += "ovnkube: {args: [--egressip-reachability-total-timeout=10, --egressip-acknowledge-timeout=60]}\n"
 	})
+	newGatewayTest(t, s)
+	s.addShore(t)
+	s.addBlue(t)
+	before := s.steadyState(t)
 	s.in(t, "local", "Trace", s.trace)
 	t.Run("TraceFeatures", s.traceFeatures)
 	t.Run("Combinations", s.combinations)
-	s.in(t, "shared", "WhatIf", s.whatIf)
+	s.full(t, "WhatIf", s.whatIf)
+	t.Run("Nothing stays", func(t *testing.T) { s.sameState(t, before) })
 	t.Run("Permissions", s.permissions)
 	t.Run("Datapath", func(t *testing.T) { labtest.Datapath(t, s.Lab) })
 }
@@ -150,13 +158,23 @@ func start(t *testing.T, mode string, change ...func(*lab.Options)) *suite {
 			t.Fatal(err)
 		}
 	}
+	starting, ctx := errgroup.WithContext(t.Context())
+	var mu sync.Mutex
 	second := nodes[2%len(nodes)]
 	for name, node := range map[string]string{"a": nodes[1], "b": second, "b2": second} {
-		pod, err := l.RunServer(t.Context(), name, node, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.servers[name] = pod
+		starting.Go(func() error {
+			pod, err := l.RunServer(ctx, name, node, nil)
+			if err != nil {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			s.servers[name] = pod
+			return nil
+		})
+	}
+	if err := starting.Wait(); err != nil {
+		t.Fatal(err)
 	}
 	return s
 }

@@ -22,7 +22,9 @@ const settledTCP = 20 * time.Second
 // while the EgressService is deleted: each must continue, or be reset at once and be reopened; none
 // may hang. FailoverLatency tests the death of a host.
 func (s *suite) connections(t *testing.T) {
-	e := s.serve(t, "tcp", tcpIngress)
+	var e *served
+	t.Cleanup(func() { e.rulesOutlived(t) }) // after the EgressService is deleted
+	e = s.serve(t, "tcp", tcpIngress)
 	e.announce(t)
 	host := e.programmed(t, "")
 	streams := e.openStreams(t)
