@@ -3,6 +3,7 @@ package metrics
 import (
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,12 +21,12 @@ const (
 // reported; they do not restart from zero.
 func TestDrops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, reads, answers := New(version.Info{}), 0, make(chan error)
+		s, answers := New(version.Info{}), make(chan error)
+		var reads atomic.Uint64
 		s.Dropped(map[string]func() (Drops, error){
 			"host": func() (Drops, error) { return Drops{Unsnatted: 7}, nil },
 			"bridge": func() (Drops, error) {
-				reads++
-				n := uint64(reads)
+				n := reads.Add(1)
 				return Drops{Unsnatted: n, NoReply: 10 * n}, <-answers
 			},
 		})
@@ -40,8 +41,8 @@ func TestDrops(t *testing.T) {
 				t.Errorf("two scrapes took %v", took)
 			}
 		}
-		if reads != 1 {
-			t.Errorf("%d reads run at the same time", reads)
+		if n := reads.Load(); n != 1 {
+			t.Errorf("%d reads run at the same time", n)
 		}
 		answers <- nil
 		synctest.Wait()
@@ -51,8 +52,8 @@ func TestDrops(t *testing.T) {
 		}
 		answer(nil)
 		has(t, s, bridgeUnsnatted+" 2", bridgeNoReply+" 20")
-		if reads != 2 {
-			t.Errorf("there were %d reads for two answers", reads)
+		if n := reads.Load(); n != 2 {
+			t.Errorf("there were %d reads for two answers", n)
 		}
 		answer(errors.New("no such file"))
 		has(t, s, bridgeUnsnatted+" 2", bridgeNoReply+" 20")
