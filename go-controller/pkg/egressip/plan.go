@@ -107,6 +107,18 @@ func (s Steering) Plan() Plan {
 	return plan
 }
 
+// Rerouted returns the addresses of the pod that have a policy, or get one once a path is ready. The
+// others leave as they would without the EgressIP, so nothing may be arranged for them.
+func (s Steering) Rerouted() []netip.Addr {
+	var addrs []netip.Addr
+	for _, pod := range s.Pod.Addrs {
+		if len(s.pathsOf(pod)) > 0 || s.EgressIP.DropWhenUnavailable && s.EgressIP.Serves(topology.FamilyOf(pod)) {
+			addrs = append(addrs, pod)
+		}
+	}
+	return addrs
+}
+
 // address plans the rows of one address of the pod.
 func (s Steering) address(plan *Plan, pod netip.Addr) {
 	paths := s.pathsOf(pod)

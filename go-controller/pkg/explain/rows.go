@@ -55,7 +55,7 @@ func (c *Cluster) rows() map[Row]bool {
 	var byIP, byService []netip.Addr
 	for key, state := range c.states {
 		add(egressip.Owner(key), state.Rows())
-		byIP = append(byIP, podAddrs(c.pods[key])...)
+		byIP = append(byIP, state.Addrs()...)
 	}
 	for key, s := range c.services {
 		d := c.hosted[key]

@@ -279,15 +279,16 @@ func (c *Controller) planPod(w *work, key string, st *podState, p *corev1.Pod, a
 	plan := s.Plan()
 	c.keepLocalSNAT(key, st.node, s.Now, &plan)
 	former := c.keepFormer(w, key, st, earlier)
-	// The addresses of an earlier pod of that name stay until its policies are removed.
-	c.deps.Rerouted.Set(key, noreroute.Union(addrs, earlier.Addrs()))
+	// Addresses that had policies, even those of an earlier pod of that name, stay until these are removed.
+	rerouted := s.Rerouted()
+	c.deps.Rerouted.Set(key, noreroute.Union(noreroute.Union(rerouted, now.Addrs()), earlier.Addrs()))
 	w.rerouted = append(w.rerouted, key)
 	st.writes(s.Now, plan.Want)
 	w.write(key, slices.Concat(plan.Want.Rows(), former.Rows()), func() {
 		st.wrote(plan.Want)
 		st.keptFormer(former)
 		c.auditPod(key, p, addrs, plan.Want, keys, "")
-		c.deps.Rerouted.Set(key, noreroute.Union(addrs, former.Addrs()))
+		c.deps.Rerouted.Set(key, noreroute.Union(rerouted, former.Addrs()))
 		c.updateGates(key, st, p, plan.StartGate(pod))
 		c.awaitPlan(w.waits, key, st, p.Spec.NodeName, plan)
 		c.statuses.Enqueue(c.podStates.planned(key, keys[0], decision, plan.Done, s.Translated())...)
