@@ -144,8 +144,8 @@ func holding(e EgressIP, a netip.Addr, nodes map[string]place.Node) bool {
 }
 
 // refuse returns all, sorted by precedence, with the refusals of addresses that
-// belong to the cluster itself or to somebody else: a node or a Service, unless the
-// EgressIP held the address before, or an older EgressIP.
+// belong to the cluster itself or to somebody else: a node or an older Service, unless
+// the EgressIP held the address before, or an older EgressIP.
 func refuse(all []EgressIP, network Network, others taken, nodes map[string]place.Node) []EgressIP {
 	sorted := slices.Clone(all)
 	SortByPrecedence(sorted)
@@ -158,7 +158,7 @@ func refuse(all []EgressIP, network Network, others taken, nodes map[string]plac
 			}
 			why := network.refuse(a.Addr)
 			if why == (Refusal{}) && !holding(e, a.Addr, nodes) {
-				why = others.refuse(a.Addr)
+				why = others.refuseTo(e, a.Addr)
 			}
 			if older, ok := owner[a.Addr]; ok && why == (Refusal{}) {
 				why = Refusal{AddressTaken, fmt.Sprintf("%s belongs to the older EgressIP %s", a.Addr, older)}

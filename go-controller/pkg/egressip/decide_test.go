@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -232,7 +233,8 @@ func TestProperties(t *testing.T) {
 			})))
 		}
 		taken := cluster
-		taken.Services = map[netip.Addr]string{netip.MustParseAddr(fmt.Sprintf("172.18.0.%d", 40+r.IntN(12))): "shop/web"}
+		taken.Services = map[netip.Addr]Service{
+			netip.MustParseAddr(fmt.Sprintf("172.18.0.%d", 40+r.IntN(12))): {Key: "shop/web", Created: born.Add(-time.Duration(r.IntN(4)) * time.Hour)}}
 		got := Decide(ns, all, taken)
 		checkDecisions(t, ns, got)
 		r.Shuffle(len(ns), func(i, j int) { ns[i], ns[j] = ns[j], ns[i] })
@@ -332,7 +334,7 @@ func TestHeldIsKept(t *testing.T) {
 		return of
 	}
 	service := cluster
-	service.Services = map[netip.Addr]string{netip.MustParseAddr(addr): "shop/web"}
+	service.Services = map[netip.Addr]Service{netip.MustParseAddr(addr): {Key: "shop/web"}}
 	held := func(e *v1.EgressIP) { e.Status.Items = []v1.EgressIPStatusItem{{Node: "ovn-worker", EgressIP: addr}} }
 	for _, c := range []struct {
 		name    string
@@ -369,6 +371,40 @@ func TestHeldIsKept(t *testing.T) {
 			}
 			if again := Notices(d, Decode(e).Items, conditions, conditions); len(again) != 0 {
 				t.Errorf("more Events %+v", again)
+			}
+		})
+	}
+}
+
+// TestServicePrecedence: a Service keeps its address from younger EgressIPs only. An older
+// EgressIP that held the address and lost its node gets it back, and reports the Service.
+func TestServicePrecedence(t *testing.T) {
+	e := egress("e", 1, ips("172.18.0.33"))
+	created := e.CreationTimestamp.Time
+	held := e.DeepCopy()
+	held.Status.Items = []v1.EgressIPStatusItem{{Node: "ovn-worker", EgressIP: "172.18.0.33"}}
+	for _, c := range []struct {
+		name    string
+		service time.Time
+		wins    bool // the Service
+	}{
+		{"older", created.Add(-time.Second), true},
+		{"as old", created, false},
+		{"younger", created.Add(time.Second), false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			of := cluster
+			of.Services = map[netip.Addr]Service{addrs("172.18.0.33")[0]: {Key: "shop/web", Created: c.service}}
+			lost := Decide(nodes(change{unlabelled}, change{unlabelled}), decoded(held), of)["e"].Placements[0]
+			if want := map[bool]Reason{true: AddressTaken, false: NoNode}[c.wins]; lost.Node != "" || lost.Refused.Reason != want {
+				t.Errorf("without a node: %+v, want %s", lost, want)
+			}
+			back := Decide(allWell, decoded(e), of)["e"].Placements[0]
+			if c.wins != (back.Node == "") || c.wins != (back.Refused.Reason == AddressTaken) {
+				t.Errorf("the Service wins is %t: %+v", c.wins, back)
+			}
+			if !c.wins && back.Disputed.Reason != AddressTaken {
+				t.Errorf("the Service is not reported: %+v", back)
 			}
 		})
 	}

@@ -137,10 +137,16 @@ type Network struct {
 	Masquerade []netip.Prefix
 	// Services are the Services that are reachable from outside, by their load balancer
 	// addresses and external addresses.
-	Services map[netip.Addr]string
+	Services map[netip.Addr]Service
 	// Hosts are the hosts known from Kubernetes only, by address: nodes that have not
 	// published their addresses yet, and API servers, whose name is empty.
 	Hosts map[netip.Addr]string
+}
+
+// Service is a Service with an address that is reachable from outside.
+type Service struct {
+	Key     string // "namespace/name"
+	Created time.Time
 }
 
 // refuse returns why an address inside the cluster cannot be an egress address.
@@ -162,7 +168,7 @@ func (n Network) refuse(a netip.Addr) Refusal {
 type taken struct {
 	nodes    map[netip.Addr]string
 	gateways map[netip.Addr]string
-	services map[netip.Addr]string
+	services map[netip.Addr]Service
 	hosts    map[netip.Addr]string
 }
 
@@ -194,6 +200,15 @@ func takenBy(nodes []topology.Node, network Network) taken {
 	return t
 }
 
+// refuseTo returns why an EgressIP cannot get an address. A Service counts only if it is older: it is written by
+// users of a namespace, who could otherwise take the address for good at a moment when no node holds it.
+func (t taken) refuseTo(e EgressIP, a netip.Addr) Refusal {
+	if s, ok := t.services[a]; ok && !s.Created.Before(e.Created) {
+		t.services = nil
+	}
+	return t.refuse(a)
+}
+
 func (t taken) refuse(a netip.Addr) Refusal {
 	if node, ok := t.nodes[a]; ok {
 		return Refusal{NodeAddress, fmt.Sprintf("%s is an address of node %s", a, node)}
@@ -208,7 +223,7 @@ func (t taken) refuse(a netip.Addr) Refusal {
 		return Refusal{GatewayAddress, fmt.Sprintf("%s is the gateway of node %s", a, node)}
 	}
 	if service, ok := t.services[a]; ok {
-		return Refusal{AddressTaken, fmt.Sprintf("%s is an address of Service %s", a, service)}
+		return Refusal{AddressTaken, fmt.Sprintf("%s is an address of Service %s", a, service.Key)}
 	}
 	return Refusal{}
 }

@@ -1,18 +1,26 @@
 package master
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/netip"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
 )
 
 // outside returns the addresses of a Service that are specific to it and reachable from
-// outside: those of load balancers, and external ones.
+// outside: those of load balancers, and external ones. A Service that no proxy serves has none.
 func outside(svc *corev1.Service) map[netip.Addr]bool {
 	addrs := map[netip.Addr]bool{}
+	_, headless := svc.Labels[corev1.IsHeadlessService]
+	if headless || svc.Spec.ClusterIP == corev1.ClusterIPNone || svc.Spec.Type == corev1.ServiceTypeExternalName {
+		return addrs
+	}
 	add := func(text string) {
 		if a, err := netip.ParseAddr(text); err == nil && a.Zone() == "" {
 			addrs[a.Unmap()] = true
@@ -33,13 +41,14 @@ func outside(svc *corev1.Service) map[netip.Addr]bool {
 func (c *Controller) watchServices() error {
 	return c.placement.Watch(c.deps.Services.Informer(), func(old, new any) []string {
 		var before, after map[netip.Addr]bool
+		var was, is metav1.Time // a Service that was created again may be seen as an update
 		if svc, ok := old.(*corev1.Service); ok {
-			before = outside(svc)
+			before, was = outside(svc), svc.CreationTimestamp
 		}
 		if svc, ok := new.(*corev1.Service); ok {
-			after = outside(svc)
+			after, is = outside(svc), svc.CreationTimestamp
 		}
-		if maps.Equal(before, after) {
+		if maps.Equal(before, after) && (was.Equal(&is) || len(after) == 0) {
 			return nil
 		}
 		return []string{all}
@@ -47,8 +56,8 @@ func (c *Controller) watchServices() error {
 }
 
 // serviceAddrs returns the Services by their outside addresses; if several Services
-// share an address, the one with the lower name.
-func (c *Controller) serviceAddrs() (map[netip.Addr]string, error) {
+// share an address, the oldest one.
+func (c *Controller) serviceAddrs() (map[netip.Addr]egressip.Service, error) {
 	services, err := c.deps.Services.Lister().List(labels.Everything())
 	if err != nil {
 		return nil, fmt.Errorf("list Services: %w", err)
@@ -57,13 +66,13 @@ func (c *Controller) serviceAddrs() (map[netip.Addr]string, error) {
 }
 
 // ServiceAddrs returns the given Services by their outside addresses.
-func ServiceAddrs(services []*corev1.Service) map[netip.Addr]string {
-	by := map[netip.Addr]string{}
+func ServiceAddrs(services []*corev1.Service) map[netip.Addr]egressip.Service {
+	by := map[netip.Addr]egressip.Service{}
 	for _, svc := range services {
-		key := svc.Namespace + "/" + svc.Name
+		s := egressip.Service{Key: svc.Namespace + "/" + svc.Name, Created: svc.CreationTimestamp.Time}
 		for a := range outside(svc) {
-			if other, ok := by[a]; !ok || key < other {
-				by[a] = key
+			if other, ok := by[a]; !ok || cmp.Or(s.Created.Compare(other.Created), cmp.Compare(s.Key, other.Key)) < 0 {
+				by[a] = s
 			}
 		}
 	}
