@@ -20,6 +20,7 @@ const (
 	ReasonNetworkNotFound = "NetworkNotFound"
 	ReasonNoConflict      = "NoConflict"
 	ReasonOlderWins       = "OlderEgressService"
+	ReasonAddressInUse    = "AddressInUse"
 )
 
 // Conditions returns the conditions of a Service whose policies match Rows,
@@ -78,17 +79,25 @@ func programmed(s Service, d Decision) metav1.Condition {
 }
 
 func conflict(s Service) metav1.Condition {
-	if len(s.Conflicts) == 0 {
+	claimed := ""
+	if len(s.Disputed) > 0 {
+		claimed = "ingress addresses that were served before somebody claimed them, and still are: " + listRefused(s.Disputed)
+	}
+	switch {
+	case len(s.Conflicts) == 0 && claimed == "":
 		return condition(v1.ConditionConflict, false, ReasonNoConflict, "no other EgressService has its pods")
+	case len(s.Conflicts) == 0:
+		return condition(v1.ConditionConflict, true, ReasonAddressInUse, claimed)
 	}
 	const most = 5
-	names := s.Conflicts[:min(most, len(s.Conflicts))]
-	more := ""
+	message := "older EgressServices have some of its pods: " + strings.Join(s.Conflicts[:min(most, len(s.Conflicts))], ", ")
 	if len(s.Conflicts) > most {
-		more = fmt.Sprintf(" and %d more", len(s.Conflicts)-most)
+		message += fmt.Sprintf(" and %d more", len(s.Conflicts)-most)
 	}
-	return condition(v1.ConditionConflict, true, ReasonOlderWins,
-		"older EgressServices have some of its pods: "+strings.Join(names, ", ")+more)
+	if claimed != "" {
+		message += "; " + claimed
+	}
+	return condition(v1.ConditionConflict, true, ReasonOlderWins, message)
 }
 
 // ingressRefused returns the condition that lists the unused addresses of the load balancer; its

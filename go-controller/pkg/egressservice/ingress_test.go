@@ -30,15 +30,21 @@ func owners(a netip.Addr) []reserved.Owner {
 		return []reserved.Owner{{Kind: reserved.Gateway, Name: "ovn-worker"}}
 	case "198.51.100.7":
 		return []reserved.Owner{{Kind: reserved.APIServer, Ports: []uint16{6443}}}
+	case "172.18.0.50", "fc00:f853:ccd:e793::50":
+		return []reserved.Owner{{Kind: reserved.Node, Name: "ovn-worker", Extra: true}}
+	case "172.18.0.51":
+		return []reserved.Owner{{Kind: reserved.Node, Name: "ovn-worker", Extra: true}, {Kind: reserved.Node, Name: "ovn-worker2"}}
+	case "fc00:f853:ccd:e793::2":
+		return []reserved.Owner{{Kind: reserved.Node, Name: "ovn-worker2"}, {Kind: reserved.Gateway, Name: "ovn-worker"}}
 	case "172.18.0.33":
 		return []reserved.Owner{{Kind: reserved.EgressIP, Name: "prod"}}
 	}
 	return nil
 }
 
-func decodeIngress(svc *corev1.Service) Service {
+func decodeIngress(svc *corev1.Service, change ...func(*v1.EgressService)) Service {
 	endpoints := slice("ns", "svc", "10.244.0.3@ovn-worker", "fd00:10:244:1::3@ovn-worker")
-	return Decode(Snapshot{Egress: egress("ns", "svc"), Service: svc, Slices: []*discoveryv1.EndpointSlice{endpoints},
+	return Decode(Snapshot{Egress: egress("ns", "svc", change...), Service: svc, Slices: []*discoveryv1.EndpointSlice{endpoints},
 		Pod: podsIn(endpoints), Reserved: ranges, Owners: owners}, cluster)
 }
 
@@ -109,5 +115,58 @@ func TestAllUsable(t *testing.T) {
 	s := decodeIngress(service("ns", "svc", []string{"5.5.5.5", "lb.example.com"}))
 	if c := meta.FindStatusCondition(Conditions(s, Decision{Host: "ovn-worker"}), v1.ConditionIngressRefused); c != nil {
 		t.Errorf("%+v", c)
+	}
+}
+
+// TestAddressOnHost: an ingress address that a node has in addition to its own was put there by the load balancer's
+// provider, and is used; if it is another node's own, it is not.
+func TestAddressOnHost(t *testing.T) {
+	for ip, used := range map[string]bool{"172.18.0.50": true, "fc00:f853:ccd:e793::50": true, "172.18.0.51": false} {
+		s := decodeIngress(service("ns", "svc", []string{ip}))
+		if got := slices.Contains(s.Ingress, netip.MustParseAddr(ip)); got != used || len(s.Disputed) > 0 || (len(s.RefusedIngress) == 0) != used {
+			t.Errorf("%s: used %v, refused %v, disputed %v", ip, s.Ingress, s.RefusedIngress, s.Disputed)
+		}
+	}
+}
+
+// TestHeldIngress: an address that a host gives to pods stays in use when a node claims it, and the condition says
+// who does. Others than nodes get it, and so does a node when nobody holds it.
+func TestHeldIngress(t *testing.T) {
+	held := func(host string, addresses ...string) func(*v1.EgressService) {
+		return func(eg *v1.EgressService) {
+			eg.Status.Host = host
+			eg.Status.Programmed = &v1.ProgrammedStatus{Host: "ovn-worker", Digest: "of other endpoints", Addresses: addresses}
+		}
+	}
+	for name, c := range map[string]struct {
+		ip     string
+		change func(*v1.EgressService)
+		want   string // in the message of the condition; empty: it is refused
+	}{
+		"a gateway":                {"172.18.0.1", held("ovn-worker", "172.18.0.1"), "gateway of node ovn-worker"},
+		"a node, IPv6":             {"fc00:f853:ccd:e793::2", held("ovn-worker", "5.5.5.5", "fc00:f853:ccd:e793::2"), "address of node ovn-worker2"},
+		"on the way to a new host": {"172.18.0.1", held("ovn-worker2", "172.18.0.1"), "gateway of node ovn-worker"},
+		"mapped":                   {"::ffff:172.18.0.1", held("ovn-worker", "172.18.0.1"), "gateway of node ovn-worker"},
+		"never held":               {"172.18.0.1", func(*v1.EgressService) {}, ""},
+		"another was held":         {"172.18.0.1", held("ovn-worker", "5.5.5.5"), ""},
+		"no host any more":         {"172.18.0.1", held("", "172.18.0.1"), ""},
+		"the API server":           {"198.51.100.7", held("ovn-worker", "198.51.100.7"), ""},
+		"a node, the API server":   {"172.18.0.2", held("ovn-worker", "172.18.0.2"), ""},
+		"an EgressIP":              {"172.18.0.33", held("ovn-worker", "172.18.0.33"), ""},
+		"a range of the cluster":   {"100.64.0.2", held("ovn-worker", "100.64.0.2"), ""},
+	} {
+		s := decodeIngress(service("ns", "svc", []string{c.ip}), c.change)
+		if (c.want == "") != (s.Refused.Reason == NoIngress) || (c.want == "") != (len(s.Disputed) == 0) {
+			t.Errorf("%s: refused %+v, used %v, disputed %v", name, s.Refused, s.Ingress, s.Disputed)
+		}
+		got := meta.FindStatusCondition(Conditions(s, Decision{Host: "ovn-worker"}), v1.ConditionConflict)
+		if c.want != "" && (got.Status != "True" || got.Reason != ReasonAddressInUse || !strings.Contains(got.Message, c.want)) {
+			t.Errorf("%s: %+v", name, got)
+		}
+		s.Conflicts = []string{"ns/older"}
+		got = meta.FindStatusCondition(Conditions(s, Decision{Host: "ovn-worker"}), v1.ConditionConflict)
+		if got.Reason != ReasonOlderWins || !strings.Contains(got.Message, "ns/older") || !strings.Contains(got.Message, c.want) {
+			t.Errorf("%s, and another EgressService: %+v", name, got)
+		}
 	}
 }

@@ -234,6 +234,20 @@ func Digest(s Service, host string) string {
 	return hex.EncodeToString(sum.Sum(nil)[:8])
 }
 
+// Acknowledgement returns what a host reports that has programmed a Service without a problem.
+func Acknowledgement(s Service, host string) v1.ProgrammedStatus {
+	ack := v1.ProgrammedStatus{Host: host, Digest: Digest(s, host)}
+	for _, a := range s.Ingress {
+		ack.Addresses = append(ack.Addresses, a.String())
+	}
+	return ack
+}
+
+// SameAcknowledgement reports whether two status entries are equal.
+func SameAcknowledgement(a, b v1.ProgrammedStatus) bool {
+	return a.Host == b.Host && a.Digest == b.Digest && slices.Equal(a.Addresses, b.Addresses) && a.Problem == b.Problem
+}
+
 // Translations are the source addresses that a node gives to endpoints.
 type Translations map[netip.Addr]netip.Addr
 

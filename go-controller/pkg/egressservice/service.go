@@ -83,7 +83,9 @@ type Service struct {
 	Ingress   []netip.Addr // the first usable ingress address of each family
 	// RefusedIngress gives the reason for each unusable ingress address.
 	RefusedIngress []RefusedAddress
-	Endpoints      []Endpoint // of families in Ingress, sorted by address, without duplicates
+	// Disputed gives the claim to each address in Ingress that a node claims.
+	Disputed  []RefusedAddress
+	Endpoints []Endpoint // of families in Ingress, sorted by address, without duplicates
 	// Awaited are the pods that are not endpoints yet but will be, with the same properties.
 	Awaited []netip.Addr
 	// PerNode: every node serves its own pods, and the source address is the address of
@@ -164,7 +166,7 @@ func Decode(snap Snapshot, cluster []netip.Prefix) Service {
 		return s
 	}
 	s.LocalOnly = snap.Service.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
-	s.Ingress, s.RefusedIngress = ingress(snap)
+	s.Ingress, s.RefusedIngress, s.Disputed = ingress(snap)
 	if len(s.Ingress) == 0 {
 		s.Refused = Refusal{NoIngress, "the Service has no ingress IP yet"}
 		if len(s.RefusedIngress) > 0 {

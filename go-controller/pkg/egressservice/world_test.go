@@ -248,7 +248,7 @@ func (w *world) become(st state) {
 	for _, s := range w.decode(st) { // the nodes see the statuses and act
 		w.services[s.Key] = s
 		if s.Host != "" && s.Host != v1.HostAll {
-			w.acks[s.Key] = v1.ProgrammedStatus{Host: s.Host, Digest: Digest(s, s.Host)}
+			w.acks[s.Key] = Acknowledgement(s, s.Host)
 		}
 	}
 	for _, s := range w.decode(st) { // and the master sees their reports

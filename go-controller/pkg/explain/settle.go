@@ -107,7 +107,7 @@ func (c *Cluster) acknowledgeEgressService(eg *egressservicev1.EgressService) {
 	key := eg.Namespace + "/" + eg.Name
 	s, d := c.services[key], c.hosted[key]
 	eg.Status.Host = egressservice.Status(s, d)
-	s.Ack = egressservicev1.ProgrammedStatus{Host: eg.Status.Host, Digest: egressservice.Digest(s, eg.Status.Host)}
+	s.Ack = egressservice.Acknowledgement(s, eg.Status.Host)
 	eg.Status.Programmed = &s.Ack
 	eg.Status.Conditions = c.dated(eg.Status.Conditions, egressservice.Conditions(s, d), eg.Generation)
 }

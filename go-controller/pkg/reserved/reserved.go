@@ -99,6 +99,9 @@ type Owner struct {
 	Name string
 	// Ports are the TCP ports of an API server.
 	Ports []uint16
+	// Extra: the node has the address in addition to its own, as a single address (/32 or /128). Some load balancer
+	// providers put the addresses of Services on hosts that way.
+	Extra bool
 }
 
 // Refuse returns why an address with this owner cannot be served.
@@ -118,6 +121,10 @@ func (o Owner) Refuse() Refusal {
 
 // IsHost reports whether the owner is a host, which may itself forward traffic for its address to Services.
 func (o Owner) IsHost() bool { return o.Kind == Node || o.Kind == APIServer }
+
+// ClaimsOnly reports whether the owner says itself that it has the address, as each node does for itself and its gateway. Others
+// decide about the remaining kinds.
+func (o Owner) ClaimsOnly() bool { return o.Kind == Node || o.Kind == Gateway }
 
 // Sort sorts owners in the order in which a refusal reports them.
 func Sort(owners []Owner) {

@@ -36,6 +36,7 @@ var table = []Entry{
 	{EgressService, Programmed, no, "NetworkNotFound", "a node has no such routing table, or the table has no route, or none of a family of its pods; this traffic takes the usual routes", "add the table or its routes on that node"},
 	{EgressService, Conflict, no, "NoConflict", "no other EgressService has its pods", ""},
 	{EgressService, Conflict, yes, "OlderEgressService", "older EgressServices select some of its pods and decide about them", "make sure that only one Service selects each pod"},
+	{EgressService, Conflict, yes, "AddressInUse", "a node claims an ingress address that is served, which stays in use", "find out whether the address is in use there; " + otherAddress + " if it is"},
 	{EgressService, IngressRefused, yes, "InvalidAddress", "an ingress address cannot be a source of traffic", "check what writes the Service's status"},
 	{EgressService, IngressRefused, yes, "InternalAddress", "an ingress address is in a range of the cluster", otherAddress},
 	{EgressService, IngressRefused, yes, "NodeAddress", "an ingress address is that of a node", otherAddress},

@@ -14,7 +14,7 @@ func (c *Controller) noteAcknowledgement(s egressservice.Service, d egressservic
 	before, known := c.acks[s.Key]
 	c.acks[s.Key] = s.Ack
 	c.mu.Unlock()
-	if known && before != s.Ack {
+	if known && !egressservice.SameAcknowledgement(before, s.Ack) {
 		c.ackTimeouts.SetPending(s.Key, nil) // endpoints may change all the time: a new acknowledgement counts as progress
 		if s.Ack.Host != "" && c.ackTimeouts.Acknowledged(s.Ack.Host) {
 			c.placement.Enqueue(all)

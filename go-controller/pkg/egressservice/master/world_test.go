@@ -257,8 +257,8 @@ func (w *world) acknowledge(ctx context.Context, in snapshot.Informers) (*queue.
 		}
 		s, others, err := reader.Decode(eg)
 		q.Enqueue(others...)
-		word := v1.ProgrammedStatus{Host: s.Host, Digest: egressservice.Digest(s, s.Host)}
-		if err != nil || s.Refused != (egressservice.Refusal{}) || s.Host == "" || s.Host == v1.HostAll || s.Ack == word ||
+		word := egressservice.Acknowledgement(s, s.Host)
+		if err != nil || s.Refused != (egressservice.Refusal{}) || s.Host == "" || s.Host == v1.HostAll || egressservice.SameAcknowledgement(s.Ack, word) ||
 			w.silent != nil && w.silent(key, s.Host) {
 			return err
 		}

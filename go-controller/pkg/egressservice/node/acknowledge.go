@@ -75,8 +75,9 @@ func Acknowledgement(eg *v1.EgressService, s egressservice.Service, node, proble
 	case s.Refused != (egressservice.Refusal{}):
 		return nil, nil
 	case s.Host == node:
-		word := v1.ProgrammedStatus{Host: s.Host, Digest: egressservice.Digest(s, s.Host), Problem: problem}
-		if s.Ack == word {
+		word := egressservice.Acknowledgement(s, s.Host)
+		word.Problem = problem
+		if egressservice.SameAcknowledgement(s.Ack, word) {
 			return nil, nil
 		}
 		ops = ops.Add(path, word)
@@ -84,7 +85,7 @@ func Acknowledgement(eg *v1.EgressService, s egressservice.Service, node, proble
 		// One node's status entry is enough to show that there is a problem, but its own
 		// problem may change.
 		word := v1.ProgrammedStatus{Host: node, Problem: problem}
-		if s.Ack == word || s.Ack.Problem != "" && s.Ack.Host != node {
+		if egressservice.SameAcknowledgement(s.Ack, word) || s.Ack.Problem != "" && s.Ack.Host != node {
 			return nil, nil
 		}
 		ops = ops.Add(path, word)

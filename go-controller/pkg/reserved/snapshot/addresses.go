@@ -221,7 +221,7 @@ func changed(old, new any) []netip.Addr {
 }
 
 func same(a, b reserved.Owner) bool {
-	return a.Kind == b.Kind && a.Name == b.Name && slices.Equal(a.Ports, b.Ports)
+	return a.Kind == b.Kind && a.Name == b.Name && slices.Equal(a.Ports, b.Ports) && a.Extra == b.Extra
 }
 
 // ownersIn returns the addresses in an object, with their owners.
@@ -229,7 +229,9 @@ func ownersIn(obj any) map[netip.Addr][]reserved.Owner {
 	all := map[netip.Addr][]reserved.Owner{}
 	add := func(addr netip.Addr, o reserved.Owner) {
 		addr = addr.Unmap()
-		if addr.IsValid() && !slices.ContainsFunc(all[addr], func(b reserved.Owner) bool { return same(o, b) }) {
+		// An owner that has an address for two reasons is the owner that it is for the first.
+		known := slices.ContainsFunc(all[addr], func(b reserved.Owner) bool { return b.Kind == o.Kind && b.Name == o.Name })
+		if addr.IsValid() && !known {
 			all[addr] = append(all[addr], o)
 		}
 	}
@@ -276,12 +278,24 @@ func addNode(n *corev1.Node, add func(netip.Addr, reserved.Owner), addText func(
 	// Invalid annotations are treated as absent; the others are used.
 	node, _ := kube.Node(n)
 	owner := reserved.Owner{Kind: reserved.Node, Name: n.Name}
-	for _, p := range slices.Concat(node.Primary, node.Gateway.Addrs, node.Host) {
+	for _, p := range slices.Concat(node.Primary, node.Gateway.Addrs) {
 		add(p.Addr(), owner)
 	}
 	for _, address := range n.Status.Addresses {
 		if address.Type == corev1.NodeInternalIP || address.Type == corev1.NodeExternalIP {
 			addText(address.Address, owner)
+		}
+	}
+	extra := owner
+	extra.Extra = true
+	for _, p := range node.Host {
+		if !p.IsSingleIP() {
+			add(p.Addr(), owner)
+		}
+	}
+	for _, p := range node.Host {
+		if p.IsSingleIP() {
+			add(p.Addr(), extra)
 		}
 	}
 	for _, hop := range node.Gateway.NextHops {

@@ -155,3 +155,26 @@ func TestAPIServersAt(t *testing.T) {
 		t.Errorf("without a resolver: %v, %v", at, err)
 	}
 }
+
+// TestExtraAddress: a single address that a node has in addition to its own, as load balancer providers add, is told apart from
+// the node's own, by whatever else the node is known.
+func TestExtraAddress(t *testing.T) {
+	n := node("a", "172.18.0.2/16", "172.18.0.3")
+	n.Annotations[kube.AnnotationHostAddresses] = kube.FormatHostAddresses([]netip.Prefix{
+		netip.MustParsePrefix("172.18.0.2/32"), netip.MustParsePrefix("172.18.0.3/32"), netip.MustParsePrefix("172.18.0.4/16"),
+		netip.MustParsePrefix("172.18.0.5/32"), netip.MustParsePrefix("172.18.0.6/32"), netip.MustParsePrefix("172.18.0.6/24"),
+		netip.MustParsePrefix("fc00::5/128"), netip.MustParsePrefix("fc00::6/64"),
+	})
+	for text, want := range map[string]bool{"172.18.0.2": false, "172.18.0.3": false, "172.18.0.4": false, "172.18.0.5": true,
+		"172.18.0.6": false, "fc00::5": true, "fc00::6": false} {
+		owners := ownersIn(n)[netip.MustParseAddr(text)]
+		if len(owners) != 1 || owners[0].Kind != reserved.Node || owners[0].Extra != want {
+			t.Errorf("%s: %+v, want extra %v", text, owners, want)
+		}
+	}
+	own := n.DeepCopy()
+	own.Status.Addresses = append(own.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeExternalIP, Address: "172.18.0.5"})
+	if got := changed(n, own); !slices.Equal(got, []netip.Addr{netip.MustParseAddr("172.18.0.5")}) {
+		t.Errorf("an address that became the node's own: changed are %v", got)
+	}
+}

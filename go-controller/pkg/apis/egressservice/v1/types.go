@@ -129,6 +129,11 @@ type ProgrammedStatus struct {
 	// digest identifies what the node has programmed: addresses, endpoints, network.
 	// +optional
 	Digest string `json:"digest,omitempty"`
+	// addresses are the egress addresses that the node gives to the pods, at most one of each
+	// family. They are kept even if a node claims one of them later.
+	// +optional
+	// +listType=atomic
+	Addresses []string `json:"addresses,omitempty"`
 	// problem is what the node failed to do, for example because the routing table of the
 	// network is missing. It is empty if there is no problem.
 	// +optional
