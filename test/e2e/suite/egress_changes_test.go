@@ -50,6 +50,7 @@ func (s *suite) changes(t *testing.T) {
 	t.Run("Relabelled", c.relabelled)
 	s.once(t, "TrafficPolicyLocal", c.trafficPolicy)
 	s.once(t, "Ingress", c.ingressChanges)
+	s.once(t, "Claimed", c.claimed)
 	s.once(t, "Type", c.typeChanges)
 	s.once(t, "Conflict", c.conflict)
 	s.once(t, "ServiceDeleted", c.serviceDeleted)
@@ -308,6 +309,62 @@ func (c *changesTest) ingressChanges(t *testing.T) {
 	c.refused(t, "NoIngressIP")
 	c.setIngress(t, fmt.Sprintf(`[{"ip":%q},{"ip":%q}]`, is4, is6))
 	c.well(t)
+}
+
+// claimed has nodes claim the ingress addresses: the load balancer's provider puts them on a host, which is no reason not to
+// use them; and another node gets them as its own, which takes none that is in use.
+func (c *changesTest) claimed(t *testing.T) {
+	host := c.well(t)
+	other := otherWorker(host)
+	give := func(verb, node string, bits ...int) {
+		t.Helper()
+		for i, a := range changesIngress {
+			if _, err := c.Kin.Exec(t.Context(), node, "ip", "address", verb, netip.PrefixFrom(a, bits[i]).String(), "dev", "breth0"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.annotated(t, node, verb == "add")
+	}
+	give("add", host, 32, 128)
+	c.spec(t, `{"nodeSelector":{"matchLabels":{"nobody":"has-it"}}}`)
+	c.refused(t, "NoNode")
+	c.spec(t, `{"nodeSelector":{"matchLabels":{"nobody":null}}}`)
+	c.well(t)
+	c.condition(t, c.name, v1.ConditionConflict, metav1.ConditionFalse, "NoConflict")
+	give("del", host, 32, 128)
+
+	give("add", other, 24, 64)
+	status := c.condition(t, c.name, v1.ConditionConflict, metav1.ConditionTrue, "AddressInUse")
+	message := meta.FindStatusCondition(status.Conditions, v1.ConditionConflict).Message
+	for _, want := range []string{changesIngress[0].String(), changesIngress[1].String(), "node " + other} {
+		if !strings.Contains(message, want) {
+			t.Errorf("the condition says %q and does not name %s", message, want)
+		}
+	}
+	c.well(t)
+	give("del", other, 24, 64)
+	c.condition(t, c.name, v1.ConditionConflict, metav1.ConditionFalse, "NoConflict")
+	c.well(t)
+}
+
+// annotated waits until a node has published the ingress addresses as addresses of its host, or no longer does.
+func (c *changesTest) annotated(t *testing.T, node string, want bool) {
+	t.Helper()
+	err := lab.Until(t.Context(), leakPatience, "the addresses of "+node, func(ctx context.Context) error {
+		n, err := c.Kube.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for _, a := range changesIngress {
+			if published := n.Annotations[kube.AnnotationHostAddresses]; strings.Contains(published, `"`+a.String()+"/") != want {
+				return errors.New(published)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // typeChanges gives the Service a type without a load balancer, and another port.
