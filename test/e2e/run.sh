@@ -17,6 +17,14 @@ if [[ -z ${E2E_FULL:-} ]]; then
 fi
 apart="^($apart)\$"
 
+# All clusters load the same probe; without this, every package would build it.
+built=$(mktemp -d)
+trap 'rm -rf "$built"' EXIT
+if [[ -z ${E2E_PROBE:-} ]]; then
+	export E2E_PROBE=$built/probe
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o "$E2E_PROBE" ./probe
+fi
+
 run() { go test -vet=off -count=1 -p 1 "$@"; }
 
 if [[ -n $tests || -n $packages ]]; then
@@ -29,8 +37,7 @@ if [[ -n $tests || -n $packages ]]; then
 	exit
 fi
 
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+log=$built/beside.log
 # Background processes ignore an interrupt from the keyboard.
 trap 'trap - TERM; kill -TERM 0' INT TERM
 (
