@@ -227,9 +227,9 @@ func (s *suite) egressOfService(t *testing.T) {
 	e.event(t, name, "172.18.0.242", name)
 	works(t)
 	for _, node := range nodes {
-		suppressed, err := e.suppressed(t.Context(), node, "table=")
-		if err != nil || slices.Contains(suppressed, svc.ingress[0]) {
-			t.Errorf("%s drops what is for the Service: %v, %v", node, suppressed, err)
+		flows, err := e.Kin.Exec(t.Context(), node, "ovs-ofctl", "dump-flows", "breth0")
+		if dropped := suppressed(flows, "table="); err != nil || slices.Contains(dropped, svc.ingress[0]) {
+			t.Errorf("%s drops what is for the Service: %v, %v", node, dropped, err)
 		}
 	}
 	e.remove(t, name)
