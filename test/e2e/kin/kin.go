@@ -116,8 +116,14 @@ type Attached struct {
 // ExecAttached starts a command that ends when its standard input is closed, so that it cannot
 // outlive the caller.
 func (c Cluster) ExecAttached(machine string, command ...string) (*Attached, error) {
+	return c.ExecAttachedTo(c.Log, c.Log, machine, command...)
+}
+
+// ExecAttachedTo is ExecAttached with the writers for the command's output. It writes to files
+// itself.
+func (c Cluster) ExecAttachedTo(stdout, stderr io.Writer, machine string, command ...string) (*Attached, error) {
 	cmd := exec.Command(c.Program, c.execArgs(machine, command)...)
-	cmd.Stdout, cmd.Stderr = c.Log, c.Log
+	cmd.Stdout, cmd.Stderr = stdout, stderr
 	cmd.WaitDelay = 5 * time.Second
 	stdin, err := cmd.StdinPipe()
 	if err != nil {

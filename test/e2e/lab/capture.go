@@ -2,39 +2,66 @@ package lab
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net/netip"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/ovnkube/ovnkube/test/e2e/kin"
 )
 
-// Capture writes the packets on an interface of a machine to a file on that machine.
+// captureInterval is the interval at which a capture's file is read for what must soon be there.
+const captureInterval = 20 * time.Millisecond
+
+// Capture is the packets on an interface of a machine, which a program there writes to a file on this
+// machine.
 type Capture struct {
 	Machine string
 
 	lab      *Lab
 	device   string
-	file     string
 	attached *kin.Attached
+	file     *os.File
+
+	mu sync.Mutex
+	// What has been read of the file: forged packets, the others, and the beginning of a line.
+	forged, sent []Packet
+	line         string
 }
 
 // Capture starts a capture and returns once it sees packets. It ends with Close, or when the
 // machine stops.
 func (l *Lab) Capture(ctx context.Context, machine, device, filter string) (*Capture, error) {
-	l.captures++
-	c := &Capture{Machine: machine, lab: l, device: device, file: fmt.Sprintf("/run/capture-%d", l.captures)}
-	var err error
-	c.attached, err = l.Kin.ExecAttached(machine, "sh", "-c",
-		`tcpdump --immediate-mode -ttnnel -i "$0" "$1" >"$2" 2>"$2.err" & cat >/dev/null; kill $!`, device, filter, c.file)
+	out, err := os.CreateTemp(l.Dir, "capture-")
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("make a file for the capture on %s: %w", machine, err)
 	}
-	err = Until(ctx, 20*time.Second, "the capture on "+machine, func(ctx context.Context) error {
-		_, err := l.Kin.Exec(ctx, machine, "grep", "-q", "listening on", c.file+".err")
+	defer out.Close()
+	said, err := os.Create(out.Name() + ".err")
+	if err != nil {
+		return nil, fmt.Errorf("make a file for the capture on %s: %w", machine, err)
+	}
+	defer said.Close()
+	c := &Capture{Machine: machine, lab: l, device: device}
+	if c.file, err = os.Open(out.Name()); err != nil {
+		return nil, fmt.Errorf("open the capture on %s: %w", machine, err)
+	}
+	c.attached, err = l.Kin.ExecAttachedTo(out, said, machine, "sh", "-c",
+		`tcpdump --immediate-mode -ttnnel -i "$0" "$1" & cat >/dev/null; kill $!`, device, filter)
+	if err != nil {
+		return nil, errors.Join(err, c.file.Close())
+	}
+	err = untilEvery(ctx, captureInterval, 20*time.Second, "the capture on "+machine, func(context.Context) error {
+		text, err := os.ReadFile(said.Name())
+		if err == nil && !strings.Contains(string(text), "listening on") {
+			err = fmt.Errorf("tcpdump says %q", text)
+		}
 		return err
 	})
 	if err != nil {
@@ -45,18 +72,43 @@ func (l *Lab) Capture(ctx context.Context, machine, device, filter string) (*Cap
 }
 
 // Close ends the capture. The machine may already be down.
-func (c *Capture) Close() { _ = c.attached.Close() }
-
-// Packets returns all packets captured so far.
-func (c *Capture) Packets(ctx context.Context) ([]Packet, error) {
-	packets, err := c.packets(ctx, "cat", c.file)
-	return withoutForged(packets), err
+func (c *Capture) Close() {
+	_ = c.attached.Close()
+	_ = c.file.Close()
 }
 
-// Recent returns the last few thousand of them.
-func (c *Capture) Recent(ctx context.Context) ([]Packet, error) {
-	packets, err := c.packets(ctx, "tail", "-n", "4000", c.file)
-	return withoutForged(packets), err
+// Packets returns all packets captured so far, which the caller must not change.
+func (c *Capture) Packets() ([]Packet, error) {
+	sent, _, err := c.read()
+	return sent, err
+}
+
+// read returns the packets captured so far. It reads and parses only what is new in the file.
+func (c *Capture) read() (sent, forged []Packet, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	text, err := io.ReadAll(c.file)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the capture on %s: %w", c.Machine, err)
+	}
+	c.add(string(text))
+	return slices.Clip(c.sent), c.forged, nil
+}
+
+// add parses more of the file.
+func (c *Capture) add(text string) {
+	text = c.line + text
+	end := strings.LastIndexByte(text, '\n') + 1
+	c.line = text[end:]
+	for line := range strings.Lines(text[:end]) {
+		switch p, ok := parsePacket(line); {
+		case !ok:
+		case slices.Contains(strangers, p.Source.Addr()):
+			c.forged = append(c.forged, p)
+		default:
+			c.sent = append(c.sent, p)
+		}
+	}
 }
 
 // Proven is Packets once the capture has shown that it sees, now, what has a wrong source: a packet
@@ -68,50 +120,37 @@ func (c *Capture) Proven(ctx context.Context, protocol string, to ...netip.AddrP
 		forge = append(forge, a.String())
 	}
 	began := time.Now()
-	var all []Packet
-	err := Until(ctx, 20*time.Second, "the capture on "+c.Machine+" to show forged packets", func(ctx context.Context) (err error) {
-		// They are sent at every attempt, since a busy machine may lose some.
-		if _, err := c.lab.Call(ctx, c.Machine, false, forge...); err != nil {
-			return fmt.Errorf("forge packets on %s: %w", c.Machine, err)
+	var sent []Packet
+	var last time.Time
+	err := untilEvery(ctx, captureInterval, 20*time.Second, "the capture on "+c.Machine+" to show forged packets", func(ctx context.Context) (err error) {
+		// They are sent again every second, since a busy machine may lose some.
+		if time.Since(last) > time.Second {
+			if _, err := c.lab.Call(ctx, c.Machine, false, forge...); err != nil {
+				return fmt.Errorf("forge packets on %s: %w", c.Machine, err)
+			}
+			last = time.Now()
 		}
-		if all, err = c.packets(ctx, "cat", c.file); err != nil {
+		var forged []Packet
+		if sent, forged, err = c.read(); err != nil {
 			return err
 		}
-		return unseen(all, began, to)
+		return unseen(forged, began, to)
 	})
-	return withoutForged(all), err
+	return sent, err
 }
 
 // strangers are the source addresses of forged packets, one of each family: nobody has them.
 var strangers = []netip.Addr{netip.MustParseAddr("192.0.2.99"), netip.MustParseAddr("2001:db8::99")}
 
-func isForged(p Packet) bool { return slices.Contains(strangers, p.Source.Addr()) }
-
-func withoutForged(packets []Packet) []Packet { return slices.DeleteFunc(packets, isForged) }
-
-// unseen returns an error unless a packet forged after the given time is among the packets for each of
-// the destinations.
-func unseen(packets []Packet, after time.Time, to []netip.AddrPort) error {
+// unseen returns an error unless a packet after the given time is among the forged ones for each of the
+// destinations.
+func unseen(forged []Packet, after time.Time, to []netip.AddrPort) error {
 	for _, a := range to {
-		if !slices.ContainsFunc(packets, func(p Packet) bool { return isForged(p) && p.Destination == a && p.At.After(after) }) {
+		if !slices.ContainsFunc(forged, func(p Packet) bool { return p.Destination == a && p.At.After(after) }) {
 			return fmt.Errorf("none to %s since %s", a, after.Format(time.StampMicro))
 		}
 	}
 	return nil
-}
-
-func (c *Capture) packets(ctx context.Context, command ...string) ([]Packet, error) {
-	out, err := c.lab.Kin.Exec(ctx, c.Machine, command...)
-	if err != nil {
-		return nil, err
-	}
-	var packets []Packet
-	for line := range strings.Lines(out) {
-		if p, ok := parsePacket(line); ok {
-			packets = append(packets, p)
-		}
-	}
-	return packets, nil
 }
 
 // Packet is a captured packet.
@@ -126,10 +165,10 @@ type Packet struct {
 	Text   string
 }
 
-// parsePacket parses a line of tcpdump output. The last line of a file may be incomplete.
+// parsePacket parses a line of tcpdump output.
 func parsePacket(line string) (Packet, bool) {
 	fields := strings.Fields(line)
-	if len(fields) < 6 || !strings.HasSuffix(line, "\n") {
+	if len(fields) < 6 {
 		return Packet{}, false
 	}
 	seconds, err := strconv.ParseFloat(fields[0], 64)

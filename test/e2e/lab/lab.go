@@ -71,7 +71,7 @@ type Lab struct {
 	Kin    kin.Cluster
 	Kube   kubernetes.Interface
 	Egress versioned.Interface
-	// Dir holds the lab's files: the image, manifests. Close removes it.
+	// Dir holds the lab's files: the image, manifests, captures. Close removes it.
 	Dir string
 	// Kubeconfig is the path of the administrator's kubeconfig.
 	Kubeconfig string
@@ -82,10 +82,8 @@ type Lab struct {
 	installed bool
 	probe     string // the probe program, a path on this machine
 	servers   map[string]*kin.Attached
-	// captures counts the captures started: each needs its own file.
-	captures int
-	keep     bool
-	closed   bool
+	keep      bool
+	closed    bool
 }
 
 // Start creates the cluster, loads the probe's image and adds the outside host.
@@ -301,10 +299,15 @@ func (l *Lab) NodeAddresses(ctx context.Context, name string) ([]netip.Addr, err
 // that of an attempt cut short by the end of the time, which says nothing. The limit is for an
 // ordinary machine.
 func Until(ctx context.Context, limit time.Duration, what string, condition func(context.Context) error) error {
+	return untilEvery(ctx, 200*time.Millisecond, limit, what, condition)
+}
+
+// untilEvery is Until with the interval between attempts, for conditions that cost little.
+func untilEvery(ctx context.Context, interval, limit time.Duration, what string, condition func(context.Context) error) error {
 	limit = time.Duration(float64(limit) * figures.Slowness())
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	tick := time.NewTicker(200 * time.Millisecond)
+	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	last := errors.New("no attempt ended in time")
 	for {

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 )
 
@@ -45,26 +47,35 @@ func newFilteredCapture(t *testing.T, s *suite, filter string, port uint16, righ
 			tap.Close()
 		}
 	})
-	c.tap(t, lab.Outside)
-	for _, node := range nodes {
-		c.tap(t, node)
-	}
+	c.tap(t, append([]string{lab.Outside}, nodes...)...)
 	return c
 }
 
-// tap captures what a machine's uplink sends, or the outside host receives. A machine that lost power
+// tap captures what machines' uplinks send, or the outside host receives. A machine that lost power
 // needs it again.
-func (c *capture) tap(t *testing.T, machine string) {
+func (c *capture) tap(t *testing.T, machines ...string) {
 	t.Helper()
-	filter := c.filter
-	if machine != lab.Outside { // a node forwards thousands of correct packets
-		filter += notFrom(c.right)
+	taps := make([]*lab.Capture, len(machines))
+	var starting errgroup.Group
+	for i, machine := range machines {
+		filter := c.filter
+		if machine != lab.Outside { // a node forwards thousands of correct packets
+			filter += notFrom(c.right)
+		}
+		starting.Go(func() (err error) {
+			taps[i], err = c.Capture(t.Context(), machine, "eth0", filter)
+			return err
+		})
 	}
-	tap, err := c.Capture(t.Context(), machine, "eth0", filter)
+	err := starting.Wait()
+	for i, machine := range machines {
+		if taps[i] != nil {
+			c.taps[machine] = taps[i]
+		}
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.taps[machine] = tap
 }
 
 // notFrom returns the part of a tcpdump filter that excludes source addresses.
@@ -100,30 +111,36 @@ func (c *capture) sort(all []lab.Packet) (right, wrong []lab.Packet) {
 // see any, and returns how many correct ones arrived outside.
 func (c *capture) inspect(t *testing.T) (right int) {
 	t.Helper()
-	for _, machine := range slices.Sorted(maps.Keys(c.taps)) {
-		if seen := c.inspectAt(t, machine); machine == lab.Outside {
-			right = seen
-		}
-	}
-	return right
+	return c.inspectAt(t, slices.Sorted(maps.Keys(c.taps))...)[lab.Outside]
 }
 
-// inspectAt is inspect for one machine.
-func (c *capture) inspectAt(t *testing.T, machine string) int {
+// inspectAt is inspect for some machines; it returns the number of correct packets at each.
+func (c *capture) inspectAt(t *testing.T, machines ...string) map[string]int {
 	t.Helper()
 	const most = 20 // lines of a failure message
-	all, err := c.taps[machine].Proven(t.Context(), "udp", c.forged...)
-	if err != nil {
+	packets := make([][]lab.Packet, len(machines))
+	var proving errgroup.Group
+	for i, machine := range machines {
+		proving.Go(func() (err error) {
+			packets[i], err = c.taps[machine].Proven(t.Context(), "udp", c.forged...)
+			return err
+		})
+	}
+	if err := proving.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	right, wrong := c.sort(all)
-	if len(wrong) > 0 {
-		t.Errorf("%d packets seen at %s have a wrong source", len(wrong), machine)
+	counts := map[string]int{}
+	for i, machine := range machines {
+		right, wrong := c.sort(packets[i])
+		if len(wrong) > 0 {
+			t.Errorf("%d packets seen at %s have a wrong source", len(wrong), machine)
+		}
+		for _, p := range wrong[:min(most, len(wrong))] {
+			t.Logf("%s: %s", machine, p.Text)
+		}
+		counts[machine] = len(right)
 	}
-	for _, p := range wrong[:min(most, len(wrong))] {
-		t.Logf("%s: %s", machine, p.Text)
-	}
-	return len(right)
+	return counts
 }
 
 // arrives waits for a correct packet to a port, any if 0, after the given time and returns when it
@@ -131,7 +148,7 @@ func (c *capture) inspectAt(t *testing.T, machine string) int {
 func (c *capture) arrives(t *testing.T, port uint16, after time.Time) (at time.Time) {
 	t.Helper()
 	err := lab.Until(t.Context(), leakPatience, "right packets to arrive", func(ctx context.Context) error {
-		recent, err := c.taps[lab.Outside].Recent(ctx)
+		recent, err := c.taps[lab.Outside].Packets()
 		if err != nil {
 			return err
 		}

@@ -222,7 +222,7 @@ const worthTelling = 300 * time.Millisecond
 // either.
 func (m *moveTest) stall(t *testing.T) time.Duration {
 	t.Helper()
-	packets, err := m.claims.Packets(t.Context())
+	packets, err := m.claims.Packets()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -288,7 +288,7 @@ func (m *moveTest) leave(t *testing.T, act func()) {
 func (m *moveTest) inspect(t *testing.T) {
 	t.Helper()
 	m.capture.inspect(t)
-	packets, err := m.claims.Packets(t.Context())
+	packets, err := m.claims.Packets()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -375,7 +375,7 @@ func (m *moveTest) stray(t *testing.T) {
 	}
 	m.asking(t) // takes longer than any path of the packets
 	for i, c := range captures {
-		packets, err := c.Packets(t.Context())
+		packets, err := c.Packets()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -533,7 +533,7 @@ func (e *egressIPTest) neighbours(t *testing.T, machine string, device string, h
 	}
 	defer silence()
 	err = lab.Until(t.Context(), egressPatience, "answers for all addresses", func(ctx context.Context) error {
-		packets, err := c.Packets(ctx)
+		packets, err := c.Packets()
 		if err != nil {
 			return err
 		}

@@ -45,7 +45,7 @@ func (e *egressIPTest) newPods(t *testing.T) {
 	t.Cleanup(func() { e.deletePods(t, pods) })
 	seen := map[netip.AddrPort]time.Time{}
 	err := lab.Until(t.Context(), leakPatience+time.Duration(count)*2*time.Second, "packets of all new pods", func(ctx context.Context) error {
-		packets, err := c.taps[lab.Outside].Packets(ctx)
+		packets, err := c.taps[lab.Outside].Packets()
 		if err != nil {
 			return err
 		}

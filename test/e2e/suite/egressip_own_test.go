@@ -147,7 +147,7 @@ func (c *capture) goesOn(t *testing.T, what string, want []netip.Addr) {
 	const enough = 10 // in that time, from each
 	window := time.Duration(float64(time.Second) * figures.Slowness())
 	err := lab.Until(t.Context(), egressPatience, "open connections to go on with "+what, func(ctx context.Context) error {
-		all, err := c.taps[lab.Outside].Recent(ctx)
+		all, err := c.taps[lab.Outside].Packets()
 		if err != nil {
 			return err
 		}

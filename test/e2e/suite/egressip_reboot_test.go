@@ -198,12 +198,12 @@ func (m *moveTest) cutOff(t *testing.T, node string) (reconnect func()) {
 // silent checks that nobody answers for the addresses while the outside host keeps asking.
 func (m *moveTest) silent(t *testing.T) {
 	t.Helper()
-	first, err := m.claims.Packets(t.Context())
+	first, err := m.claims.Packets()
 	if err != nil {
 		t.Fatal(err)
 	}
 	err = lab.Until(t.Context(), leakPatience, "requests for the addresses", func(ctx context.Context) error {
-		packets, err := m.claims.Packets(ctx)
+		packets, err := m.claims.Packets()
 		if err != nil {
 			return err
 		}

@@ -79,7 +79,7 @@ func (g *gatewayTest) detection(t *testing.T) {
 	}
 	followed := parseTime(t, strings.TrimSpace(barrier))
 	g.arrived(t, alive, floodPort, followed)
-	all, err := dead.Packets(t.Context())
+	all, err := dead.Packets()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func parseTime(t *testing.T, text string) time.Time {
 func (g *gatewayTest) arrived(t *testing.T, c *lab.Capture, port uint16, after time.Time) {
 	t.Helper()
 	err := lab.Until(t.Context(), 20*time.Second, fmt.Sprintf("packets to port %d at %s", port, c.Machine), func(ctx context.Context) error {
-		all, err := c.Packets(ctx)
+		all, err := c.Packets()
 		if err != nil {
 			return err
 		}

@@ -360,7 +360,7 @@ func (f *faultTest) inspect(t *testing.T) {
 		w := &f.wires[i]
 		var wrong []lab.Packet
 		err := lab.Until(t.Context(), egressPatience, "a packet in the capture at "+w.machine, func(ctx context.Context) error {
-			packets, err := w.capture.Packets(ctx)
+			packets, err := w.capture.Packets()
 			if err != nil {
 				return err
 			}

@@ -105,7 +105,7 @@ func (e *served) failover(t *testing.T, c *capture, host string) (next string, t
 		t.Fatalf("%s took over, want %s", got, next)
 	}
 	at := map[string]time.Time{"whole": c.arrives(t, latencyPort, after)}
-	outside, err := c.taps[lab.Outside].Packets(t.Context())
+	outside, err := c.taps[lab.Outside].Packets()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func (e *served) failover(t *testing.T, c *capture, host string) (next string, t
 		}
 	}
 	at["host to wire"] = at["whole"]
-	steered, err := management.Packets(t.Context())
+	steered, err := management.Packets()
 	if err != nil || len(steered) == 0 {
 		t.Fatalf("packets at the management port of %s: %v, %v", next, steered, err)
 	}

@@ -95,7 +95,7 @@ func (s *suite) straysOf(t *testing.T, what string, pods []lab.Pod, right []neti
 		}
 	}
 	arrived, kinds := c.inspect(t), map[string]int{}
-	all, err := c.taps[lab.Outside].Packets(t.Context())
+	all, err := c.taps[lab.Outside].Packets()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func (s *suite) straysOf(t *testing.T, what string, pods []lab.Pod, right []neti
 func (c *capture) ordinary(t *testing.T) map[netip.Addr]int {
 	t.Helper()
 	arrived := map[netip.Addr]int{}
-	all, err := c.taps[lab.Outside].Packets(t.Context())
+	all, err := c.taps[lab.Outside].Packets()
 	if err != nil {
 		t.Fatal(err)
 	}
