@@ -10,7 +10,7 @@
 # KERNEL_MODES   gateway modes to create a cluster for ("shared local"; "" for none)
 # KERNEL_CHECKS  regular expression of the tests to run on clusters of two nodes
 # KERNEL_E2E     more tests to run in each mode, on clusters of three nodes: a regular
-#                expression of tests of the suite, or Services; "" for none
+#                expression of tests of the suite; "" for none
 # KERNEL_PODS    number of pods with EgressIPs on one node whose flows and connections are counted; none
 #                by default
 set -euo pipefail
@@ -39,9 +39,7 @@ build() { # directory
 	cd "$TOP/test/e2e"
 	say "building the end-to-end tests"
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o "$dir/probe" ./probe
-	for package in suite services; do
-		go test -c -o "$dir/$package" "./$package"
-	done
+	go test -c -o "$dir/suite" ./suite
 }
 
 # program prints the file name of a package's test program.
@@ -87,9 +85,7 @@ run() { # directory
 	export E2E_PROBE=$dir/probe E2E_TIME_FACTOR=$factor E2E_LOGS=$VM_OUT/e2e-logs
 	for mode in $MODES; do
 		attempt "kernel-$mode" "$TOP/test/e2e/suite" "$dir/suite" -test.v -test.timeout "$((30 * factor))m" -test.run "^Test${mode^}Kernel$/($CHECKS)"
-		if [[ $E2E == Services ]]; then
-			attempt "services-$mode" "$TOP/test/e2e/services" "$dir/services" -test.v -test.timeout "$((30 * factor))m" -test.run "^Test${mode^}Gateway$"
-		elif [[ -n $E2E ]]; then
+		if [[ -n $E2E ]]; then
 			attempt "suite-$mode" "$TOP/test/e2e/suite" "$dir/suite" -test.v -test.timeout "$((60 * factor))m" -test.run "^Test${mode^}Gateway$/^($E2E)$"
 		fi
 	done

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 	"github.com/ovnkube/ovnkube/test/e2e/lab/labtest"
+	"github.com/ovnkube/ovnkube/test/e2e/services"
 	"github.com/ovnkube/ovnkube/test/e2e/walkthrough"
 )
 
@@ -25,6 +26,7 @@ func testCluster(t *testing.T, mode string) {
 	before := tracesOf(t)
 	s := start(t, mode)
 	t.Run("Connectivity", s.connectivity)
+	t.Run("Services", func(t *testing.T) { services.Test(t, s.Lab, mode) })
 	s.once(t, "Names", s.names)
 	s.in(t, "local", "Walkthrough", s.walkthrough)
 	t.Run("ExternalGateways", s.externalGateways)

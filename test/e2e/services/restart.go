@@ -50,6 +50,7 @@ func (w *world) restart(t *testing.T) {
 		if _, err := w.RunStream(t.Context(), name, worker1, s.clusterIP(is4)); err != nil {
 			t.Fatal(err)
 		}
+		w.cleanPod(t, name)
 		streams = append(streams, name)
 		if _, err := w.Report(t.Context(), name, true); err != nil {
 			t.Fatal(err)

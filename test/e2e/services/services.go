@@ -1,9 +1,8 @@
 package services
 
 import (
-	"fmt"
+	"context"
 	"net/netip"
-	"os"
 	"sync"
 	"testing"
 
@@ -20,11 +19,9 @@ const (
 
 var nodes = labtest.Nodes
 
-func TestSharedGateway(t *testing.T) { testCluster(t, "shared") }
-func TestLocalGateway(t *testing.T)  { testCluster(t, "local") }
-
-func testCluster(t *testing.T, mode string) {
-	w := start(t, mode)
+// Test runs all tests of Services on a cluster in the given gateway mode, on whose nodes servers run.
+func Test(t *testing.T, l *lab.Lab, mode string) {
+	w := start(t, l, mode)
 	t.Run("Paths", w.paths)
 	w.shared(t, "Kinds", w.kinds)
 	w.shared(t, "HostPort", w.hostPort)
@@ -41,7 +38,6 @@ func testCluster(t *testing.T, mode string) {
 	t.Run("PathMTU", w.pathMTU)
 	w.shared(t, "Endpoints", w.endpoints)
 	w.shared(t, "Restart", w.restart)
-	t.Run("Datapath", func(t *testing.T) { labtest.Datapath(t, w.Lab) })
 }
 
 // shared runs a test in shared gateway mode, and in both modes in a full run. What these tests show
@@ -59,14 +55,10 @@ type world struct {
 	internal map[string][]netip.Addr // of nodes
 }
 
-func start(t *testing.T, mode string) *world {
-	l := labtest.Start(t, "svc-"+mode, lab.Options{Name: fmt.Sprintf("svc-%s-%d", mode, os.Getpid()), GatewayMode: mode})
+func start(t *testing.T, l *lab.Lab, mode string) *world {
 	w := &world{Lab: l, mode: mode, pods: map[string]lab.Pod{}, internal: map[string][]netip.Addr{}}
 	var err error
 	for _, node := range nodes {
-		if err := l.Serve(t.Context(), node); err != nil {
-			t.Fatal(err)
-		}
 		if w.internal[node], err = l.NodeAddresses(t.Context(), node); err != nil {
 			t.Fatal(err)
 		}
@@ -78,6 +70,7 @@ func start(t *testing.T, mode string) *world {
 		if name[0] == 's' {
 			labels = map[string]string{"role": "server"}
 		}
+		w.cleanPod(t, name)
 		starting.Go(func() error {
 			pod, err := l.RunServer(ctx, name, node, labels)
 			if err != nil {
@@ -93,6 +86,15 @@ func start(t *testing.T, mode string) *world {
 		t.Fatal(err)
 	}
 	return w
+}
+
+// cleanPod deletes a pod when the test ends.
+func (w *world) cleanPod(t *testing.T, name string) {
+	t.Cleanup(func() {
+		if err := w.DeletePod(context.WithoutCancel(t.Context()), name); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // address returns the address of a node.
