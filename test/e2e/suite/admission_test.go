@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -20,40 +19,31 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/ovnkube/ovnkube/test/e2e/kin"
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 )
 
-// TestAdmission tests who may write what, on a cluster on which ovnkube does not run, so that
-// nothing else writes. All requests are dry runs.
-func TestAdmission(t *testing.T) {
-	program, err := kin.Program()
-	if err != nil {
+// admission tests who may write what, while ovnkube does not run, so that nothing else writes. All
+// requests are dry runs.
+func (s *suite) admission(t *testing.T) {
+	for _, node := range nodes {
+		s.pauseDaemon(t, node, "ovnkube-node")
+	}
+	s.pauseDaemon(t, lab.ControlPlane, "ovnkube-master")
+	tryAdmission(t, s.RESTConfig())
+}
+
+// pauseDaemon keeps a daemon of a node from running until the test ends.
+func (s *suite) pauseDaemon(t *testing.T, node, daemon string) {
+	t.Helper()
+	if err := s.Service(t.Context(), "stop", node, daemon); err != nil {
 		t.Fatal(err)
 	}
-	cluster := kin.Cluster{Program: program, Name: fmt.Sprintf("e2e-admission-%d", os.Getpid()), Log: t.Output()}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		if err := cluster.Delete(ctx); err != nil {
+		if err := s.Service(context.WithoutCancel(t.Context()), "start", node, daemon); err != nil {
 			t.Error(err)
 		}
 	})
-	if err := cluster.Create(t.Context(), kin.Options{Nodes: 3, NoOvnkube: true, Install: "processes"}); err != nil {
-		t.Fatal(err)
-	}
-	kubeconfig, err := cluster.Kubeconfig(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config.QPS, config.Burst = 1000, 2000
-	tryAdmission(t, config)
 }
 
 // The nodes, objects and people in the table.
@@ -395,15 +385,21 @@ func prepareAdmission(t *testing.T, client dynamic.Interface) {
 			t.Fatal(err)
 		}
 		status := u.Object["status"]
-		made, err := client.Resource(kind).Namespace(namespace).Create(ctx, &u, metav1.CreateOptions{})
+		api := client.Resource(kind).Namespace(namespace)
+		made, err := api.Create(ctx, &u, metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
+		t.Cleanup(func() {
+			if err := api.Delete(context.WithoutCancel(ctx), made.GetName(), metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}); err != nil {
+				t.Error(err)
+			}
+		})
 		if status == nil {
 			return
 		}
 		made.Object["status"] = status
-		if _, err := client.Resource(kind).Namespace(namespace).UpdateStatus(ctx, made, metav1.UpdateOptions{}); err != nil {
+		if _, err := api.UpdateStatus(ctx, made, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -460,10 +456,6 @@ func prepareAdmission(t *testing.T, client dynamic.Interface) {
 	}
 	create(externalRoutes, "", `{"apiVersion":"k8s.ovn.org/v1","kind":"AdminPolicyBasedExternalRoute","metadata":{"name":"admission"},
 		"spec":{"from":{"namespaceSelector":{"matchLabels":{"none":"here"}}},"nextHops":{"static":[{"ip":"172.18.0.51"}]}}}`)
-	annotated := annotate(subnetsKey, `{"default":["10.244.1.0/24"]}`)
-	if _, err := client.Resource(nodeKind).Patch(ctx, ownNode, merge, []byte(annotated), metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // awaitRights waits until the API server authorizes what the bindings of the table grant: its
@@ -587,5 +579,10 @@ func runAgent(ctx context.Context, t *testing.T, kube kubernetes.Interface) *cor
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if err := kube.CoreV1().Pods(ovnkubeAccounts).Delete(context.WithoutCancel(ctx), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}); err != nil {
+			t.Error(err)
+		}
+	})
 	return pod
 }

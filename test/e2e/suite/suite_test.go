@@ -91,6 +91,7 @@ func testPaths(t *testing.T, mode string) {
 	t.Run("Nothing stays", func(t *testing.T) { s.sameState(t, before) })
 	t.Run("Permissions", s.permissions)
 	t.Run("Datapath", func(t *testing.T) { labtest.Datapath(t, s.Lab) })
+	s.once(t, "Admission", s.admission) // last: ovnkube does not run
 }
 
 // once runs a test in one gateway mode only, if what it tests does not depend on the mode, such as
