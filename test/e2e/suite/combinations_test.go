@@ -235,10 +235,9 @@ func (s *suite) uncombine(t *testing.T) {
 		t.Error(err)
 		return
 	}
-	for _, p := range pods.Items {
-		if err := s.DeletePod(ctx, p.Name); err != nil {
-			t.Error(err)
-		}
+	err = atOnce(len(pods.Items), func(i int) error { return s.DeletePod(ctx, pods.Items[i].Name) })
+	if err != nil {
+		t.Error(err)
 	}
 }
 

@@ -99,10 +99,9 @@ func (e *served) remove(t *testing.T) {
 		t.Error(err)
 		return
 	}
-	for _, p := range pods.Items {
-		if err := e.DeletePod(ctx, p.Name); err != nil {
-			t.Error(err)
-		}
+	err = atOnce(len(pods.Items), func(i int) error { return e.DeletePod(ctx, pods.Items[i].Name) })
+	if err != nil {
+		t.Error(err)
 	}
 }
 

@@ -80,15 +80,20 @@ func (e *egressIPTest) secondaryConnections(t *testing.T, holder, other string) 
 // open opens the connections.
 func (k *keptTest) open(t *testing.T, to []netip.Addr) {
 	t.Helper()
-	for i, a := range to {
-		for what, size := range map[string]int{"calm": 8, "busy": bulk} {
-			name := fmt.Sprintf("%s-%d", what, i)
-			// On a node that never has the addresses: a stream must not die with a holder.
-			if _, err := k.RunSizedStream(t.Context(), name, lab.ControlPlane, chosen(k.name), a, size, keepAlive); err != nil {
-				t.Fatal(err)
-			}
-			k.streams = append(k.streams, name)
-		}
+	kinds := []struct {
+		name string
+		size int
+	}{{"calm", 8}, {"busy", bulk}}
+	for i := range 2 * len(to) {
+		k.streams = append(k.streams, fmt.Sprintf("%s-%d", kinds[i%2].name, i/2))
+	}
+	// On a node that never has the addresses: a stream must not die with a holder.
+	err := atOnce(len(k.streams), func(i int) error {
+		_, err := k.RunSizedStream(t.Context(), k.streams[i], lab.ControlPlane, chosen(k.name), to[i/2], kinds[i%2].size, keepAlive)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

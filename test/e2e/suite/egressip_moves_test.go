@@ -3,6 +3,7 @@ package suite
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -97,10 +98,13 @@ func (m *moveTest) begin(t *testing.T) {
 	if m.silence, err = m.Solicit(lab.Outside, moverIPs...); err != nil {
 		t.Fatal(err)
 	}
-	for name, node := range pulses {
-		if _, err := m.RunPulse(t.Context(), name, node, chosen(moverName), lab.OutsideAddresses); err != nil {
-			t.Fatal(err)
-		}
+	names := slices.Collect(maps.Keys(pulses))
+	err = atOnce(len(names), func(i int) error {
+		_, err := m.RunPulse(t.Context(), names[i], pulses[names[i]], chosen(moverName), lab.OutsideAddresses)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 	m.kept.open(t, lab.OutsideAddresses)
 	m.asking(t)
@@ -115,14 +119,7 @@ func (m *moveTest) end(t *testing.T) {
 	if m.claims != nil {
 		m.claims.Close()
 	}
-	// The test's own context may have ended.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
-	defer cancel()
-	for name := range pulses {
-		if err := m.DeletePod(ctx, name); err != nil {
-			t.Error(err)
-		}
-	}
+	m.removePods(t, slices.Collect(maps.Keys(pulses))...)
 	m.kept.close(t)
 }
 

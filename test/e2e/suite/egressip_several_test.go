@@ -42,13 +42,17 @@ func (e *egressIPTest) severalAddresses(t *testing.T) {
 			e.create(t, severalName, severalIPs, held, func(spec *v1.EgressIPSpec) { spec.AddressAffinity = affinity })
 			holders := e.programmed(t, severalName)
 			var streams []string
+			var own []lab.PortRange
 			for i := range 4 {
-				name := fmt.Sprintf("%s-%d", severalName, i)
-				if _, err := e.RunStreams(t.Context(), name, between, chosen(severalName), lab.OutsideAddresses[i%2], severalConnections, ports); err != nil {
-					t.Fatal(err)
-				}
-				streams = append(streams, name)
+				streams, own = append(streams, fmt.Sprintf("%s-%d", severalName, i)), append(own, ports)
 				ports = ports.Next()
+			}
+			err := atOnce(len(streams), func(i int) error {
+				_, err := e.RunStreams(t.Context(), streams[i], between, chosen(severalName), lab.OutsideAddresses[i%2], severalConnections, own[i])
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
 			}
 			defer e.deletePods(t, streams)
 			if affinity == v1.AddressAffinityPod {

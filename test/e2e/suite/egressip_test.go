@@ -54,12 +54,8 @@ func (s *suite) egressIPs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &egressIPTest{suite: s, client: client.EgressIPV1().EgressIPs(), pods: map[string]lab.Pod{}}
-	for node, name := range map[string]string{lab.ControlPlane: "egress-0", "ovn-worker": "egress-1", "ovn-worker2": "egress-2"} {
-		if e.pods[name], err = s.RunServer(t.Context(), name, node, nil); err != nil {
-			t.Fatal(err)
-		}
-	}
+	e := &egressIPTest{suite: s, client: client.EgressIPV1().EgressIPs()}
+	e.pods = byName(s.runServers(t, map[string]string{"egress-0": lab.ControlPlane, "egress-1": "ovn-worker", "egress-2": "ovn-worker2"}, nil))
 	before := s.steadyState(t)
 	s.in(t, "shared", "StaticPod", e.staticPod) // first: what it leaves goes away while the others run
 	t.Run("Primary", e.primary)
@@ -78,11 +74,7 @@ func (s *suite) egressIPs(t *testing.T) {
 	e.assignable(t)
 	e.staticPodGone(t)
 	s.sameState(t, before)
-	for name := range e.pods {
-		if err := s.DeletePod(t.Context(), name); err != nil {
-			t.Error(err)
-		}
-	}
+	s.removePods(t, slices.Collect(maps.Keys(e.pods))...)
 }
 
 // addresses parses addresses.

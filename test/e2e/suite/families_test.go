@@ -25,14 +25,11 @@ var (
 func (s *suite) familyService(t *testing.T) {
 	e := s.serve(t, familyName, familyIngress)
 	e.announce(t)
-	var pods []lab.Pod
+	where := map[string]string{} // deleted with the Service
 	for i, node := range nodes {
-		pod, err := s.RunServer(t.Context(), fmt.Sprintf("%s-%d", familyName, i), node, e.labels()) // deleted with the Service
-		if err != nil {
-			t.Fatal(err)
-		}
-		pods = append(pods, pod)
+		where[fmt.Sprintf("%s-%d", familyName, i)] = node
 	}
+	pods := s.runServers(t, where, e.labels())
 	host := e.programmed(t, "")
 	e.steered(t, len(pods))
 	t.Run("Answers", func(t *testing.T) { e.answers(t, pods) })

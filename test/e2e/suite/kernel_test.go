@@ -3,8 +3,10 @@ package suite
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -112,19 +114,12 @@ func (k *kernelTest) services(t *testing.T) {
 // serversOn runs a labelled server pod on each node until the test ends.
 func (s *suite) serversOn(t *testing.T, labels map[string]string) (pods []lab.Pod) {
 	t.Helper()
+	where := map[string]string{}
 	for _, node := range nodes {
-		pod, err := s.RunServer(t.Context(), labels["app"]+"-"+node, node, labels)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := s.DeletePod(context.WithoutCancel(t.Context()), pod.Name); err != nil {
-				t.Error(err)
-			}
-		})
-		pods = append(pods, pod)
+		where[labels["app"]+"-"+node] = node
 	}
-	return pods
+	t.Cleanup(func() { s.removePods(t, slices.Collect(maps.Keys(where))...) })
+	return s.runServers(t, where, labels)
 }
 
 // egressService moves a host from one node to the other.

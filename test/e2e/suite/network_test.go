@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -289,19 +291,15 @@ func (s *suite) blue(t *testing.T) []lab.Pod {
 	if _, err := s.Kube.CoreV1().Services(lab.Namespace).UpdateStatus(ctx, svc, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	var pods []lab.Pod
+	names := map[string]string{}
 	for _, node := range []string{lab.ControlPlane, "ovn-worker"} {
-		pod, err := s.RunServer(ctx, blueName+"-"+node, node, map[string]string{"app": blueName})
-		if err != nil {
-			t.Fatal(err)
-		}
-		pods = append(pods, pod)
+		names[blueName+"-"+node] = node
 	}
-	t.Cleanup(func() { s.unblue(t, pods) })
-	return pods
+	t.Cleanup(func() { s.unblue(t, slices.Collect(maps.Keys(names))) })
+	return s.runServers(t, names, map[string]string{"app": blueName})
 }
 
-func (s *suite) unblue(t *testing.T, pods []lab.Pod) {
+func (s *suite) unblue(t *testing.T, pods []string) {
 	ctx := context.WithoutCancel(t.Context())
 	if err := s.Egress.EgressServiceV1().EgressServices(lab.Namespace).Delete(ctx, blueName, metav1.DeleteOptions{}); err != nil {
 		t.Error(err)
@@ -309,11 +307,7 @@ func (s *suite) unblue(t *testing.T, pods []lab.Pod) {
 	if err := s.Kube.CoreV1().Services(lab.Namespace).Delete(ctx, blueName, metav1.DeleteOptions{}); err != nil {
 		t.Error(err)
 	}
-	for _, p := range pods {
-		if err := s.DeletePod(ctx, p.Name); err != nil {
-			t.Error(err)
-		}
-	}
+	s.removePods(t, pods...)
 	s.blueRoutes(t, "del")
 }
 

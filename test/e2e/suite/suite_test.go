@@ -1,10 +1,12 @@
 package suite
 
 import (
+	"context"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"golang.org/x/sync/errgroup"
@@ -155,31 +157,57 @@ func start(t *testing.T, mode string, change ...func(*lab.Options)) *suite {
 		f(&options)
 	}
 	l := labtest.Start(t, t.Name(), options)
-	s := &suite{Lab: l, mode: mode, installed: options.Install == "manifests", servers: map[string]lab.Pod{}}
+	s := &suite{Lab: l, mode: mode, installed: options.Install == "manifests"}
 	for _, node := range nodes {
 		if err := l.Serve(t.Context(), node); err != nil {
 			t.Fatal(err)
 		}
 	}
-	starting, ctx := errgroup.WithContext(t.Context())
-	var mu sync.Mutex
 	second := nodes[2%len(nodes)]
-	for name, node := range map[string]string{"a": nodes[1], "b": second, "b2": second} {
-		starting.Go(func() error {
-			pod, err := l.RunServer(ctx, name, node, nil)
-			if err != nil {
-				return err
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			s.servers[name] = pod
-			return nil
-		})
-	}
-	if err := starting.Wait(); err != nil {
+	s.servers = byName(s.runServers(t, map[string]string{"a": nodes[1], "b": second, "b2": second}, nil))
+	return s
+}
+
+// runServers starts labelled server pods at the same time, given their nodes by name, and returns them in
+// the order of their names.
+func (s *suite) runServers(t *testing.T, where map[string]string, labels map[string]string) []lab.Pod {
+	t.Helper()
+	names := slices.Sorted(maps.Keys(where))
+	pods := make([]lab.Pod, len(names))
+	err := atOnce(len(names), func(i int) (err error) {
+		pods[i], err = s.RunServer(t.Context(), names[i], where[names[i]], labels)
+		return err
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
-	return s
+	return pods
+}
+
+func byName(pods []lab.Pod) map[string]lab.Pod {
+	named := map[string]lab.Pod{}
+	for _, pod := range pods {
+		named[pod.Name] = pod
+	}
+	return named
+}
+
+// atOnce calls f for each index below n, all at the same time, and returns an error if any call does.
+func atOnce(n int, f func(i int) error) error {
+	var calls errgroup.Group
+	for i := range n {
+		calls.Go(func() error { return f(i) })
+	}
+	return calls.Wait()
+}
+
+// removePods deletes pods, all at the same time, and waits until they are gone.
+func (s *suite) removePods(t *testing.T, names ...string) {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context()) // the test's own may have ended
+	if err := atOnce(len(names), func(i int) error { return s.DeletePod(ctx, names[i]) }); err != nil {
+		t.Error(err)
+	}
 }
 
 func (s *suite) walkthrough(t *testing.T) {

@@ -75,13 +75,16 @@ func (s *suite) connections(t *testing.T) {
 func (e *served) openStreams(t *testing.T) []string {
 	t.Helper()
 	var names []string
-	for i, to := range lab.OutsideAddresses {
-		name := fmt.Sprintf("%s-stream-%d", e.name, i)
-		// On a node that is never host: a stream must not die with its host.
-		if _, err := e.RunLabelledStream(t.Context(), name, lab.ControlPlane, e.labels(), to); err != nil {
-			t.Fatal(err)
-		}
-		names = append(names, name)
+	for i := range lab.OutsideAddresses {
+		names = append(names, fmt.Sprintf("%s-stream-%d", e.name, i))
+	}
+	// On a node that is never host: a stream must not die with its host.
+	err := atOnce(len(names), func(i int) error {
+		_, err := e.RunLabelledStream(t.Context(), names[i], lab.ControlPlane, e.labels(), lab.OutsideAddresses[i])
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 	return names
 }
