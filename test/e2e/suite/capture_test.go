@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 )
 
@@ -56,18 +54,14 @@ func newFilteredCapture(t *testing.T, s *suite, filter string, port uint16, righ
 func (c *capture) tap(t *testing.T, machines ...string) {
 	t.Helper()
 	taps := make([]*lab.Capture, len(machines))
-	var starting errgroup.Group
-	for i, machine := range machines {
+	err := atOnce(len(machines), func(i int) (err error) {
 		filter := c.filter
-		if machine != lab.Outside { // a node forwards thousands of correct packets
+		if machines[i] != lab.Outside { // a node forwards thousands of correct packets
 			filter += notFrom(c.right)
 		}
-		starting.Go(func() (err error) {
-			taps[i], err = c.Capture(t.Context(), machine, "eth0", filter)
-			return err
-		})
-	}
-	err := starting.Wait()
+		taps[i], err = c.Capture(t.Context(), machines[i], "eth0", filter)
+		return err
+	})
 	for i, machine := range machines {
 		if taps[i] != nil {
 			c.taps[machine] = taps[i]
@@ -119,14 +113,11 @@ func (c *capture) inspectAt(t *testing.T, machines ...string) map[string]int {
 	t.Helper()
 	const most = 20 // lines of a failure message
 	packets := make([][]lab.Packet, len(machines))
-	var proving errgroup.Group
-	for i, machine := range machines {
-		proving.Go(func() (err error) {
-			packets[i], err = c.taps[machine].Proven(t.Context(), "udp", c.forged...)
-			return err
-		})
-	}
-	if err := proving.Wait(); err != nil {
+	err := atOnce(len(machines), func(i int) (err error) {
+		packets[i], err = c.taps[machines[i]].Proven(t.Context(), "udp", c.forged...)
+		return err
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 	counts := map[string]int{}

@@ -107,17 +107,17 @@ func (k *keptTest) close(t *testing.T) {
 // each stalled.
 func (k *keptTest) goOn(t *testing.T, what string, bound figures.Bound, act func(t *testing.T)) {
 	t.Helper()
-	for _, name := range k.streams {
-		err := lab.Until(t.Context(), egressPatience, name+" to have carried much", func(ctx context.Context) error {
-			r, err := k.Report(ctx, name, false)
+	err := atOnce(len(k.streams), func(i int) error {
+		return lab.Until(t.Context(), egressPatience, k.streams[i]+" to have carried much", func(ctx context.Context) error {
+			r, err := k.Report(ctx, k.streams[i], false)
 			if err == nil && r.Echoed < advance {
 				err = fmt.Errorf("only %+v", r)
 			}
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 	k.beginAgain(t, k.streams)
 	took := during(func() { act(t) })

@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -347,11 +346,7 @@ func (e *egressIPTest) ended(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		var reading errgroup.Group
-		for _, node := range nodes {
-			reading.Go(func() error { return e.temporary(ctx, node, list.Items) })
-		}
-		return reading.Wait()
+		return atOnce(len(nodes), func(i int) error { return e.temporary(ctx, nodes[i], list.Items) })
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -99,6 +99,8 @@ func (s *suite) newFaultTest(t *testing.T) *faultTest {
 	through := f.gatewayPod(t, g, lab.Traffic{Namespace: faultName, Name: "gateway-own", Node: faultHome, To: at(lab.Beyond, gatewayPort)})
 	f.goHome(t)
 	f.tap(t, through)
+	var kinds []string
+	var traffic []lab.Traffic
 	for _, p := range []struct {
 		kind, name string
 		labels     map[string]string
@@ -112,7 +114,11 @@ func (s *suite) newFaultTest(t *testing.T) *faultTest {
 		{"own", "across", nil, at(f.suite.servers["b"].Addresses, lab.ServePort)},
 	} {
 		node := map[string]string{"other": lab.ControlPlane, "own": faultHome}[p.kind]
-		f.start(t, p.kind, lab.Traffic{Name: p.name + "-" + p.kind, Node: node, Labels: p.labels, To: p.to})
+		kinds, traffic = append(kinds, p.kind), append(traffic, lab.Traffic{Name: p.name + "-" + p.kind, Node: node, Labels: p.labels, To: p.to})
+	}
+	for i, pod := range f.start(t, traffic...) {
+		t.Cleanup(func() { f.egress.deletePods(t, []string{pod.Name}) })
+		f.groups = append(f.groups, faultGroup{kinds[i], pod})
 	}
 	f.groups = append(f.groups, faultGroup{"gateway", through})
 	spare, err := s.RunServer(t.Context(), "spare", lab.ControlPlane, chosen(lateName))
@@ -150,18 +156,18 @@ func (f *faultTest) servers(t *testing.T) {
 	}
 }
 
-// start starts a pod whose traffic is measured, until the test ends.
-func (f *faultTest) start(t *testing.T, kind string, traffic lab.Traffic) lab.Pod {
+// start starts pods whose traffic is measured.
+func (f *faultTest) start(t *testing.T, traffic ...lab.Traffic) []lab.Pod {
 	t.Helper()
-	pod, err := f.RunTraffic(t.Context(), traffic)
+	pods := make([]lab.Pod, len(traffic))
+	err := atOnce(len(traffic), func(i int) (err error) {
+		pods[i], err = f.RunTraffic(t.Context(), traffic[i])
+		return err
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if traffic.Namespace == "" { // otherwise it is deleted with the namespace
-		t.Cleanup(func() { f.egress.deletePods(t, []string{pod.Name}) })
-		f.groups = append(f.groups, faultGroup{kind, pod})
-	}
-	return pod
+	return pods
 }
 
 // gatewayPod has the pods of a new namespace use the gateways, with their own addresses, and starts
@@ -184,7 +190,7 @@ func (f *faultTest) gatewayPod(t *testing.T, g *gatewayTest, traffic lab.Traffic
 	if _, err := policies.Create(ctx, policy, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	return f.start(t, "gateway", traffic)
+	return f.start(t, traffic)[0] // deleted with the namespace
 }
 
 // makeNamespace creates a namespace in which pods can be created, and deletes it with everything in
@@ -286,7 +292,9 @@ func (f *faultTest) tap(t *testing.T, through lab.Pod) {
 	t.Helper()
 	t.Cleanup(func() {
 		for _, w := range f.wires {
-			w.capture.Close()
+			if w.capture != nil {
+				w.capture.Close()
+			}
 		}
 	})
 	// Servers answer clients on any port, including the servers' own ports and those of other features' servers.
@@ -304,9 +312,7 @@ func (f *faultTest) tap(t *testing.T, through lab.Pod) {
 	const control = "dst port 7090"
 	service, primary := wrong(servicePort, faultIngress...), wrong(primaryPort, faultIPs...)
 	add := func(machine, device string, filters ...string) {
-		w := faultWire{machine: machine, device: device, filter: strings.Join(append(filters, control), " or ")}
-		f.listen(t, &w)
-		f.wires = append(f.wires, w)
+		f.wires = append(f.wires, faultWire{machine: machine, device: device, filter: strings.Join(append(filters, control), " or ")})
 	}
 	add(lab.Outside, "eth0", service, primary)
 	add(shore, "eth0", wrong(farPort, farIPs...))
@@ -317,16 +323,16 @@ func (f *faultTest) tap(t *testing.T, through lab.Pod) {
 		add(node, "eth0", service, primary, wrong(farPort)) // no packets for the other network may leave here
 		add(node, secondDevice, service, primary, wrong(farPort, farIPs...))
 	}
+	if err := atOnce(len(f.wires), func(i int) error { return f.listen(t.Context(), &f.wires[i]) }); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // listen starts the capture on a wire.
-func (f *faultTest) listen(t *testing.T, w *faultWire) {
-	t.Helper()
-	var err error
-	if w.capture, err = f.Capture(t.Context(), w.machine, w.device, w.filter); err != nil {
-		t.Fatal(err)
-	}
+func (f *faultTest) listen(ctx context.Context, w *faultWire) (err error) {
 	w.known = 0
+	w.capture, err = f.Capture(ctx, w.machine, w.device, w.filter)
+	return err
 }
 
 // listenAgain restarts the captures on a machine that lost power.
@@ -335,7 +341,9 @@ func (f *faultTest) listenAgain(t *testing.T, machine string) {
 	for i := range f.wires {
 		if w := &f.wires[i]; w.machine == machine {
 			w.capture.Close()
-			f.listen(t, w)
+			if err := f.listen(t.Context(), w); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 }
@@ -349,12 +357,12 @@ func (f *faultTest) inspect(t *testing.T) {
 	for _, gw := range f.gateways {
 		to = append(to, gw.Addresses[0])
 	}
-	for _, node := range nodes {
-		for _, a := range to {
-			if _, err := f.Call(t.Context(), node, false, "ask", netip.AddrPortFrom(a, controlPort).String()); err != nil {
-				t.Fatal(err)
-			}
-		}
+	err := atOnce(len(nodes)*len(to), func(i int) error {
+		_, err := f.Call(t.Context(), nodes[i/len(to)], false, "ask", netip.AddrPortFrom(to[i%len(to)], controlPort).String())
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 	for i := range f.wires {
 		w := &f.wires[i]

@@ -416,13 +416,17 @@ func (f *faultTest) remembered(ctx context.Context, to netip.AddrPort) string {
 
 // reports returns the reports of all pods, by name.
 func (f *faultTest) reports(ctx context.Context, reset bool) (map[string]map[netip.AddrPort]lab.TrafficReport, error) {
+	said := make([]map[netip.AddrPort]lab.TrafficReport, len(f.groups))
+	err := atOnce(len(f.groups), func(i int) (err error) {
+		said[i], err = f.TrafficOf(ctx, f.groups[i].pod, reset)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
 	all := map[string]map[netip.AddrPort]lab.TrafficReport{}
-	for _, g := range f.groups {
-		said, err := f.TrafficOf(ctx, g.pod, reset)
-		if err != nil {
-			return nil, err
-		}
-		all[g.pod.Name] = said
+	for i, g := range f.groups {
+		all[g.pod.Name] = said[i]
 	}
 	return all, nil
 }

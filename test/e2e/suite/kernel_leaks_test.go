@@ -84,7 +84,7 @@ func (k *kernelTest) retransmissions(t *testing.T) {
 		if affinity == v1.AddressAffinityPod {
 			k.wentOn(t, []string{name}, true, 0)
 		} else {
-			k.flows(t, name)
+			k.allFlow(t, []string{name})
 			r, err := k.Report(t.Context(), name, false)
 			if err != nil {
 				t.Fatal(err)

@@ -51,10 +51,9 @@ var processes = []process{
 }
 
 // flows waits until a stream currently carries traffic.
-func (s *suite) flows(t *testing.T, stream string) {
-	t.Helper()
+func (s *suite) flows(ctx context.Context, stream string) error {
 	first := -1
-	err := lab.Until(t.Context(), 20*time.Second, stream+" to carry traffic", func(ctx context.Context) error {
+	return lab.Until(ctx, 20*time.Second, stream+" to carry traffic", func(ctx context.Context) error {
 		r, err := s.Report(ctx, stream, false)
 		if err != nil {
 			return err
@@ -67,9 +66,6 @@ func (s *suite) flows(t *testing.T, stream string) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Error(err)
-	}
 }
 
 // suspend stops a process until proceed is called, or the test ends.

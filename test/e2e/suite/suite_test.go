@@ -2,14 +2,14 @@ package suite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 	"github.com/ovnkube/ovnkube/test/e2e/lab/labtest"
@@ -192,13 +192,15 @@ func byName(pods []lab.Pod) map[string]lab.Pod {
 	return named
 }
 
-// atOnce calls f for each index below n, all at the same time, and returns an error if any call does.
+// atOnce calls f for each index below n, all at the same time, and returns all errors.
 func atOnce(n int, f func(i int) error) error {
-	var calls errgroup.Group
+	errs := make([]error, n)
+	var calls sync.WaitGroup
 	for i := range n {
-		calls.Go(func() error { return f(i) })
+		calls.Go(func() { errs[i] = f(i) })
 	}
-	return calls.Wait()
+	calls.Wait()
+	return errors.Join(errs...)
 }
 
 // removePods deletes pods, all at the same time, and waits until they are gone.

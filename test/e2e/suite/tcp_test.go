@@ -50,9 +50,7 @@ func (s *suite) connections(t *testing.T) {
 			s.cordon(t, host, false)
 			// What the pods send leaves from the former host, and replies reach the next one.
 			e.routedTo(t, next)
-			for _, name := range streams {
-				s.flows(t, name)
-			}
+			s.allFlow(t, streams)
 			proceed()
 			host = next
 		}, true, figures.OpenConnectionMove},
@@ -89,31 +87,48 @@ func (e *served) openStreams(t *testing.T) []string {
 	return names
 }
 
+// allFlow waits until all streams carry traffic.
+func (s *suite) allFlow(t *testing.T, streams []string) {
+	t.Helper()
+	if err := atOnce(len(streams), func(i int) error { return s.flows(t.Context(), streams[i]) }); err != nil {
+		t.Error(err)
+	}
+}
+
 // beginAgain waits until streams carry traffic, and resets their reports.
 func (s *suite) beginAgain(t *testing.T, streams []string) {
 	t.Helper()
-	for _, name := range streams {
-		s.flows(t, name)
-		if _, err := s.Report(t.Context(), name, true); err != nil {
-			t.Fatal(err)
-		}
+	s.allFlow(t, streams)
+	err := atOnce(len(streams), func(i int) error {
+		_, err := s.Report(t.Context(), streams[i], true)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
 // wentOn waits until streams carry traffic again, checks how each got there, and returns how long
 // each stalled.
-func (s *suite) wentOn(t *testing.T, streams []string, same bool, took time.Duration) (gaps []time.Duration) {
+func (s *suite) wentOn(t *testing.T, streams []string, same bool, took time.Duration) []time.Duration {
 	t.Helper()
-	for _, name := range streams {
-		gaps = append(gaps, s.goesOn(t, name, same, took))
+	gaps := make([]time.Duration, len(streams))
+	err := atOnce(len(streams), func(i int) (err error) {
+		gaps[i], err = s.goesOn(t, streams[i], same, took)
+		return err
+	})
+	if err != nil {
+		t.Error(err)
 	}
 	return gaps
 }
 
 // goesOn is wentOn for one stream.
-func (s *suite) goesOn(t *testing.T, stream string, same bool, took time.Duration) time.Duration {
+func (s *suite) goesOn(t *testing.T, stream string, same bool, took time.Duration) (time.Duration, error) {
 	t.Helper()
-	s.flows(t, stream)
+	if err := s.flows(t.Context(), stream); err != nil {
+		return 0, err
+	}
 	err := lab.Until(t.Context(), settledTCP, stream+" to have settled", func(ctx context.Context) error {
 		r, err := s.Report(ctx, stream, false)
 		if err == nil && !same && r.Reconnects == 0 {
@@ -122,16 +137,18 @@ func (s *suite) goesOn(t *testing.T, stream string, same bool, took time.Duratio
 		return err
 	})
 	if err != nil {
-		t.Error(err)
+		return 0, err
 	}
-	s.flows(t, stream)
+	if err := s.flows(t.Context(), stream); err != nil {
+		return 0, err
+	}
 	r, err := s.Report(t.Context(), stream, false)
 	if err != nil {
-		t.Fatal(err)
-	}
-	if same && r.Reconnects > 0 {
-		t.Errorf("%s broke %d times, though its address stays: %s", stream, r.Reconnects, r.LastError)
+		return 0, err
 	}
 	t.Logf("%s: longest gap %s, %d reconnects, %d echoes; the change took %s", stream, r.MaxGap(), r.Reconnects, r.Echoed, took)
-	return r.MaxGap()
+	if same && r.Reconnects > 0 {
+		return 0, fmt.Errorf("%s broke %d times, though its address stays: %s", stream, r.Reconnects, r.LastError)
+	}
+	return r.MaxGap(), nil
 }
