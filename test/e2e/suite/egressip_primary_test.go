@@ -41,9 +41,7 @@ func (e *egressIPTest) primary(t *testing.T) {
 	e.in(t, "shared", "Labels", e.labels)
 	e.remove(t, webName)
 	e.policies(t)
-	for _, pod := range e.pods {
-		e.leavesAs(t, pod)
-	}
+	e.leaveAs(t, e.all())
 }
 
 // spread checks the rows, which are those in the documentation, and what they do.
@@ -54,9 +52,7 @@ func (e *egressIPTest) spread(t *testing.T) {
 			t.Errorf("%s has both addresses of a family: %v", holders[webIPs[i]], holders)
 		}
 	}
-	for _, pod := range e.pods {
-		e.leavesAs(t, pod, webIPs...)
-	}
+	e.leaveAs(t, e.all(), webIPs...)
 	e.leavesAs(t, e.servers["b2"])
 	e.policies(t, e.reroutes(t, holders, e.pods)...)
 	for _, node := range nodes {
@@ -174,9 +170,7 @@ func (e *egressIPTest) oneFamily(t *testing.T) {
 		only := ofFamily(webIPs, is4)
 		e.change(t, webName, setIPs(only))
 		e.programmed(t, webName)
-		for _, pod := range e.pods {
-			e.leavesAs(t, pod, only...)
-		}
+		e.leaveAs(t, e.all(), only...)
 	}
 	e.change(t, webName, setIPs(webIPs))
 	e.programmed(t, webName)

@@ -160,9 +160,7 @@ func (e *egressIPTest) unavailable(t *testing.T) {
 	}
 	e.assignable(t, "ovn-worker")
 	e.programmed(t, name)
-	for _, pod := range []string{"egress-1", "egress-2"} {
-		e.leavesAs(t, e.pods[pod], ips...)
-	}
+	e.leaveAs(t, []lab.Pod{e.pods["egress-1"], e.pods["egress-2"]}, ips...)
 	// From now on nothing may leave with another address, since all that happens is that nodes come
 	// and go.
 	c := newCapture(t, e.suite, lab.ServePort, lab.ServePort, ips)

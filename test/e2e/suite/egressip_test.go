@@ -256,12 +256,19 @@ func (e *egressIPTest) choose(t *testing.T, name string, only ...string) {
 // wanted sources.
 func (s *suite) leaves(t *testing.T, pod string, to netip.Addr, want ...netip.Addr) {
 	t.Helper()
-	slices.SortFunc(want, netip.Addr.Compare)
+	if err := s.seenAs(t.Context(), pod, to, want); err != nil {
+		t.Error(err)
+	}
+}
+
+// seenAs is leaves with an error as its result.
+func (s *suite) seenAs(ctx context.Context, pod string, to netip.Addr, want []netip.Addr) error {
+	want = slices.SortedFunc(slices.Values(want), netip.Addr.Compare)
 	connections := 4
 	if len(want) > 1 { // the chance that all have the same source is one in a million
 		connections = 21
 	}
-	err := lab.Until(t.Context(), egressPatience, fmt.Sprintf("%s to reach %s as %v", pod, to, want), func(ctx context.Context) error {
+	return lab.Until(ctx, egressPatience, fmt.Sprintf("%s to reach %s as %v", pod, to, want), func(ctx context.Context) error {
 		seen, err := s.SourcesFromPod(ctx, pod, to, connections)
 		if err != nil {
 			return err
@@ -271,27 +278,38 @@ func (s *suite) leaves(t *testing.T, pod string, to netip.Addr, want ...netip.Ad
 		}
 		return nil
 	})
-	if err != nil {
-		t.Error(err)
-	}
 }
 
 // leavesAs is leaves for both families; in a family without addresses, the pod leaves with its
 // node's address.
 func (s *suite) leavesAs(t *testing.T, pod lab.Pod, ips ...netip.Addr) {
 	t.Helper()
-	for _, to := range s.OfFamilies(lab.OutsideAddresses) {
+	s.leaveAs(t, []lab.Pod{pod}, ips...)
+}
+
+// leaveAs is leavesAs for several pods at the same time.
+func (s *suite) leaveAs(t *testing.T, pods []lab.Pod, ips ...netip.Addr) {
+	t.Helper()
+	to := s.OfFamilies(lab.OutsideAddresses)
+	err := atOnce(len(pods)*len(to), func(i int) error {
+		pod, to := pods[i/len(to)], to[i%len(to)]
 		want := ofFamily(ips, to.Is4())
 		if len(want) == 0 {
 			own, err := s.nodeAddress(t.Context(), pod.Node, to.Is4())
 			if err != nil {
-				t.Fatal(err)
+				return err
 			}
 			want = []netip.Addr{own}
 		}
-		s.leaves(t, pod.Name, to, want...)
+		return s.seenAs(t.Context(), pod.Name, to, want)
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }
+
+// all returns the test's pods.
+func (e *egressIPTest) all() []lab.Pod { return slices.Collect(maps.Values(e.pods)) }
 
 // list returns the output lines of a command on a machine that contain a word, with single blanks
 // between words, sorted.

@@ -33,15 +33,11 @@ func (s *suite) familyService(t *testing.T) {
 	host := e.programmed(t, "")
 	e.steered(t, len(pods))
 	t.Run("Answers", func(t *testing.T) { e.answers(t, pods) })
-	for _, pod := range pods {
-		s.leavesAs(t, pod, e.ingress...)
-	}
+	s.leaveAs(t, pods, e.ingress...)
 	s.cordon(t, host, true)
 	e.programmed(t, host)
 	s.cordon(t, host, false)
-	for _, pod := range pods {
-		s.leavesAs(t, pod, e.ingress...)
-	}
+	s.leaveAs(t, pods, e.ingress...)
 }
 
 // answers waits until all pods behind the Service answer at each of its addresses: inside at the
@@ -107,9 +103,7 @@ func (s *suite) familyAddress(t *testing.T) {
 	e.create(t, familyName, ips)
 	leave := func(as ...netip.Addr) {
 		t.Helper()
-		for _, pod := range e.pods {
-			s.leavesAs(t, pod, as...)
-		}
+		s.leaveAs(t, e.all(), as...)
 	}
 	was := e.programmed(t, familyName)[ips[0]]
 	leave(ips...)

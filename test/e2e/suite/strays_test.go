@@ -37,9 +37,7 @@ func (s *suite) strays(t *testing.T) {
 		own = append(own, addrs...)
 	}
 	pods := []lab.Pod{s.servers["a"], s.servers["b"]}
-	for _, pod := range pods {
-		s.leavesAs(t, pod)
-	}
+	s.leaveAs(t, pods)
 	s.straysOf(t, "plain", pods, own)
 
 	e := s.egressIPOf(t, pods...)
@@ -47,9 +45,7 @@ func (s *suite) strays(t *testing.T) {
 	e.create(t, "strays", strayIPs, held)
 	e.choose(t, "strays", "a", "b")
 	e.programmed(t, "strays")
-	for _, pod := range pods {
-		s.leavesAs(t, pod, strayIPs...)
-	}
+	s.leaveAs(t, pods, strayIPs...)
 	s.straysOf(t, "EgressIP", pods, strayIPs)
 	e.choose(t, "strays")
 	e.remove(t, "strays")
@@ -59,9 +55,7 @@ func (s *suite) strays(t *testing.T) {
 	served := s.serversOn(t, service.labels())
 	service.announce(t)
 	service.programmed(t, "")
-	for _, pod := range served {
-		s.leavesAs(t, pod, strayIngress...)
-	}
+	s.leaveAs(t, served, strayIngress...)
 	s.straysOf(t, "EgressService", served, strayIngress)
 }
 
