@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -38,11 +39,9 @@ type changesTest struct {
 // changes changes everything that an EgressService depends on, and checks each time with which
 // addresses its pods leave and what the user is told.
 func (s *suite) changes(t *testing.T) {
-	c := &changesTest{served: s.serve(t, changesName, changesIngress), pods: map[string]lab.Pod{}}
+	c := &changesTest{served: s.serve(t, changesName, changesIngress)}
 	c.announce(t)
-	for _, node := range nodes[:2] {
-		c.run(t, node)
-	}
+	c.pods = byName(s.runServers(t, map[string]string{c.name + "-" + nodes[0]: nodes[0], c.name + "-" + nodes[1]: nodes[1]}, c.labels()))
 	c.well(t)
 	t.Run("ToNodes", c.toNodes)
 	s.once(t, "NoNode", c.noNode)
@@ -71,9 +70,7 @@ func (c *changesTest) run(t *testing.T, node string) {
 // of their nodes.
 func (c *changesTest) leaveAs(t *testing.T, ips ...netip.Addr) {
 	t.Helper()
-	for _, p := range c.pods {
-		c.leavesAs(t, p, ips...)
-	}
+	c.allLeaveAs(t, slices.Collect(maps.Values(c.pods)), ips...)
 }
 
 // spec patches the spec of the EgressService.
@@ -179,22 +176,32 @@ func (c *changesTest) well(t *testing.T) (host string) {
 // toNodes has pods connect to nodes, which must see them as they would without an EgressService: a
 // pod's own node sees the pod's address, the others that of its node.
 func (c *changesTest) toNodes(t *testing.T) {
-	for _, p := range c.pods {
-		for _, node := range nodes {
-			for _, want := range p.Addresses {
-				to, err := c.nodeAddress(t.Context(), node, want.Is4())
-				if err != nil {
-					t.Fatal(err)
+	pods := slices.Collect(maps.Values(c.pods))
+	err := atOnce(len(pods), func(i int) error { return c.reachesNodes(t.Context(), pods[i]) })
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// reachesNodes waits until each node sees the connections of a pod as those within the cluster.
+func (s *suite) reachesNodes(ctx context.Context, p lab.Pod) error {
+	for _, node := range nodes {
+		for _, want := range p.Addresses {
+			to, err := s.nodeAddress(ctx, node, want.Is4())
+			if err != nil {
+				return err
+			}
+			if node != p.Node {
+				if want, err = s.nodeAddress(ctx, p.Node, want.Is4()); err != nil {
+					return err
 				}
-				if node != p.Node {
-					if want, err = c.nodeAddress(t.Context(), p.Node, want.Is4()); err != nil {
-						t.Fatal(err)
-					}
-				}
-				c.leaves(t, p.Name, to, want)
+			}
+			if err := s.seenAs(ctx, p.Name, to, []netip.Addr{want}); err != nil {
+				return err
 			}
 		}
 	}
+	return nil
 }
 
 // noNode makes all nodes unsuitable, each in a different way, and checks what is reported; the
@@ -243,9 +250,7 @@ func (c *changesTest) listed(t *testing.T, want ...string) {
 func (c *changesTest) unavailable(t *testing.T) {
 	c.spec(t, `{"onUnavailable":"Drop","nodeSelector":{"matchLabels":{"nobody":"has-it"}}}`)
 	c.refused(t, "NoNode")
-	for name := range c.pods {
-		c.silent(t, name)
-	}
+	c.silent(t, slices.Collect(maps.Keys(c.pods))...)
 	c.spec(t, `{"onUnavailable":"NodeIP"}`)
 	c.leaveAs(t)
 	c.spec(t, `{"onUnavailable":null,"nodeSelector":{"matchLabels":{"nobody":null}}}`)

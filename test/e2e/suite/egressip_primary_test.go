@@ -41,7 +41,7 @@ func (e *egressIPTest) primary(t *testing.T) {
 	e.in(t, "shared", "Labels", e.labels)
 	e.remove(t, webName)
 	e.policies(t)
-	e.leaveAs(t, e.all())
+	e.allLeaveAs(t, e.all())
 }
 
 // spread checks the rows, which are those in the documentation, and what they do.
@@ -52,7 +52,7 @@ func (e *egressIPTest) spread(t *testing.T) {
 			t.Errorf("%s has both addresses of a family: %v", holders[webIPs[i]], holders)
 		}
 	}
-	e.leaveAs(t, e.all(), webIPs...)
+	e.allLeaveAs(t, e.all(), webIPs...)
 	e.leavesAs(t, e.servers["b2"])
 	e.policies(t, e.reroutes(t, holders, e.pods)...)
 	for _, node := range nodes {
@@ -103,27 +103,22 @@ func (e *egressIPTest) reroutes(t *testing.T, holders map[netip.Addr]string, pod
 
 // inside checks traffic that stays in the cluster: it must not have an egress address.
 func (e *egressIPTest) inside(t *testing.T) {
-	for _, pod := range e.pods {
-		for _, is4 := range []bool{true, false} {
-			for _, node := range nodes {
-				to, err := e.nodeAddress(t.Context(), node, is4)
-				if err != nil {
-					t.Fatal(err)
+	pods := e.all()
+	err := atOnce(len(pods), func(i int) error {
+		for _, own := range pods[i].Addresses {
+			for _, other := range pods {
+				if other.Name == pods[i].Name {
+					continue
 				}
-				want := pod.Address(is4)
-				if node != pod.Node {
-					if want, err = e.nodeAddress(t.Context(), pod.Node, is4); err != nil {
-						t.Fatal(err)
-					}
-				}
-				e.leaves(t, pod.Name, to, want)
-			}
-			for _, other := range e.pods {
-				if other.Name != pod.Name {
-					e.leaves(t, pod.Name, other.Address(is4), pod.Address(is4))
+				if err := e.seenAs(t.Context(), pods[i].Name, other.Address(own.Is4()), []netip.Addr{own}); err != nil {
+					return err
 				}
 			}
 		}
+		return e.reachesNodes(t.Context(), pods[i])
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }
 
@@ -170,7 +165,7 @@ func (e *egressIPTest) oneFamily(t *testing.T) {
 		only := ofFamily(webIPs, is4)
 		e.change(t, webName, setIPs(only))
 		e.programmed(t, webName)
-		e.leaveAs(t, e.all(), only...)
+		e.allLeaveAs(t, e.all(), only...)
 	}
 	e.change(t, webName, setIPs(webIPs))
 	e.programmed(t, webName)

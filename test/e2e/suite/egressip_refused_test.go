@@ -160,7 +160,7 @@ func (e *egressIPTest) unavailable(t *testing.T) {
 	}
 	e.assignable(t, "ovn-worker")
 	e.programmed(t, name)
-	e.leaveAs(t, []lab.Pod{e.pods["egress-1"], e.pods["egress-2"]}, ips...)
+	e.allLeaveAs(t, []lab.Pod{e.pods["egress-1"], e.pods["egress-2"]}, ips...)
 	// From now on nothing may leave with another address, since all that happens is that nodes come
 	// and go.
 	c := newCapture(t, e.suite, lab.ServePort, lab.ServePort, ips)
@@ -185,23 +185,22 @@ func (e *egressIPTest) unavailable(t *testing.T) {
 // out, and not fail for another reason.
 func (s *suite) silent(t *testing.T, pods ...string) {
 	t.Helper()
-	for _, pod := range pods {
-		for _, to := range lab.OutsideAddresses {
-			err := lab.Until(t.Context(), egressPatience, pod+" to be held back", func(ctx context.Context) error {
-				for range 3 {
-					out, err := s.Exec(ctx, pod, "/probe", "get", "-timeout", "500ms", lab.URL(to, "/clientip"))
-					switch {
-					case err == nil:
-						return fmt.Errorf("it was seen as %s", out)
-					case !lab.TimedOut(err):
-						return fmt.Errorf("not a timeout: %w", err)
-					}
+	err := atOnce(2*len(pods), func(i int) error {
+		pod, to := pods[i/2], lab.OutsideAddresses[i%2]
+		return lab.Until(t.Context(), egressPatience, pod+" to be held back", func(ctx context.Context) error {
+			for range 3 {
+				out, err := s.Exec(ctx, pod, "/probe", "get", "-timeout", "500ms", lab.URL(to, "/clientip"))
+				switch {
+				case err == nil:
+					return fmt.Errorf("it was seen as %s", out)
+				case !lab.TimedOut(err):
+					return fmt.Errorf("not a timeout: %w", err)
 				}
-				return nil
-			})
-			if err != nil {
-				t.Error(err)
 			}
-		}
+			return nil
+		})
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }

@@ -284,11 +284,11 @@ func (s *suite) seenAs(ctx context.Context, pod string, to netip.Addr, want []ne
 // node's address.
 func (s *suite) leavesAs(t *testing.T, pod lab.Pod, ips ...netip.Addr) {
 	t.Helper()
-	s.leaveAs(t, []lab.Pod{pod}, ips...)
+	s.allLeaveAs(t, []lab.Pod{pod}, ips...)
 }
 
-// leaveAs is leavesAs for several pods at the same time.
-func (s *suite) leaveAs(t *testing.T, pods []lab.Pod, ips ...netip.Addr) {
+// allLeaveAs is leavesAs for several pods at the same time.
+func (s *suite) allLeaveAs(t *testing.T, pods []lab.Pod, ips ...netip.Addr) {
 	t.Helper()
 	to := s.OfFamilies(lab.OutsideAddresses)
 	err := atOnce(len(pods)*len(to), func(i int) error {

@@ -33,11 +33,11 @@ func (s *suite) familyService(t *testing.T) {
 	host := e.programmed(t, "")
 	e.steered(t, len(pods))
 	t.Run("Answers", func(t *testing.T) { e.answers(t, pods) })
-	s.leaveAs(t, pods, e.ingress...)
+	s.allLeaveAs(t, pods, e.ingress...)
 	s.cordon(t, host, true)
 	e.programmed(t, host)
 	s.cordon(t, host, false)
-	s.leaveAs(t, pods, e.ingress...)
+	s.allLeaveAs(t, pods, e.ingress...)
 }
 
 // answers waits until all pods behind the Service answer at each of its addresses: inside at the
@@ -103,7 +103,7 @@ func (s *suite) familyAddress(t *testing.T) {
 	e.create(t, familyName, ips)
 	leave := func(as ...netip.Addr) {
 		t.Helper()
-		s.leaveAs(t, e.all(), as...)
+		s.allLeaveAs(t, e.all(), as...)
 	}
 	was := e.programmed(t, familyName)[ips[0]]
 	leave(ips...)

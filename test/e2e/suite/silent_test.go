@@ -35,7 +35,7 @@ func (s *suite) silentHost(t *testing.T) {
 	later := run("silent-1")
 	next := e.programmed(t, host)
 	s.told(t, e.name, "HostChanged", fmt.Sprintf("Node %s serves the egress traffic instead of %s: has not acknowledged in time", next, host))
-	s.leaveAs(t, []lab.Pod{before, later}, silentIngress...)
+	s.allLeaveAs(t, []lab.Pod{before, later}, silentIngress...)
 	name := lab.Namespace + "/" + e.name
 	rules, err := s.translations(t.Context(), host)
 	if err != nil || !strings.Contains(rules, name) {

@@ -37,7 +37,7 @@ func (s *suite) strays(t *testing.T) {
 		own = append(own, addrs...)
 	}
 	pods := []lab.Pod{s.servers["a"], s.servers["b"]}
-	s.leaveAs(t, pods)
+	s.allLeaveAs(t, pods)
 	s.straysOf(t, "plain", pods, own)
 
 	e := s.egressIPOf(t, pods...)
@@ -45,7 +45,7 @@ func (s *suite) strays(t *testing.T) {
 	e.create(t, "strays", strayIPs, held)
 	e.choose(t, "strays", "a", "b")
 	e.programmed(t, "strays")
-	s.leaveAs(t, pods, strayIPs...)
+	s.allLeaveAs(t, pods, strayIPs...)
 	s.straysOf(t, "EgressIP", pods, strayIPs)
 	e.choose(t, "strays")
 	e.remove(t, "strays")
@@ -55,7 +55,7 @@ func (s *suite) strays(t *testing.T) {
 	served := s.serversOn(t, service.labels())
 	service.announce(t)
 	service.programmed(t, "")
-	s.leaveAs(t, served, strayIngress...)
+	s.allLeaveAs(t, served, strayIngress...)
 	s.straysOf(t, "EgressService", served, strayIngress)
 }
 
