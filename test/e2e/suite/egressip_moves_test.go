@@ -86,6 +86,12 @@ type moveTest struct {
 // that does.
 var pulses = map[string]string{"pulse-0": lab.ControlPlane, "pulse-1": "ovn-worker"}
 
+// eachPulse calls f for all of them at the same time.
+func (m *moveTest) eachPulse(f func(name string) error) error {
+	names := slices.Collect(maps.Keys(pulses))
+	return atOnce(len(names), func(i int) error { return f(names[i]) })
+}
+
 func (m *moveTest) begin(t *testing.T) {
 	m.assignable(t, "ovn-worker")
 	m.create(t, moverName, moverIPs, held)
@@ -98,9 +104,8 @@ func (m *moveTest) begin(t *testing.T) {
 	if m.silence, err = m.Solicit(lab.Outside, moverIPs...); err != nil {
 		t.Fatal(err)
 	}
-	names := slices.Collect(maps.Keys(pulses))
-	err = atOnce(len(names), func(i int) error {
-		_, err := m.RunPulse(t.Context(), names[i], pulses[names[i]], chosen(moverName), lab.OutsideAddresses)
+	err = m.eachPulse(func(name string) error {
+		_, err := m.RunPulse(t.Context(), name, pulses[name], chosen(moverName), lab.OutsideAddresses)
 		return err
 	})
 	if err != nil {
@@ -158,19 +163,21 @@ func (m *moveTest) other() string {
 func (m *moveTest) reset(t *testing.T) {
 	t.Helper()
 	m.since, m.deaths, m.mistaken = time.Now(), len(m.deathsLogged(t)), false
-	for name := range pulses {
-		if _, err := m.Pulses(t.Context(), name, true); err != nil {
-			t.Fatal(err)
-		}
+	err := m.eachPulse(func(name string) error {
+		_, err := m.Pulses(t.Context(), name, true)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
 // asking waits until every running pulse currently gets answers in both families.
 func (m *moveTest) asking(t *testing.T) {
 	t.Helper()
-	for name := range pulses {
+	err := m.eachPulse(func(name string) error {
 		first := map[netip.Addr]int{}
-		err := lab.Until(t.Context(), leakPatience, name+" to get answers", func(ctx context.Context) error {
+		return lab.Until(t.Context(), leakPatience, name+" to get answers", func(ctx context.Context) error {
 			reports, err := m.Pulses(ctx, name, false)
 			if err != nil {
 				return err
@@ -186,9 +193,9 @@ func (m *moveTest) asking(t *testing.T) {
 			}
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -71,10 +71,12 @@ func (s *suite) addShore(t *testing.T) {
 // ashore waits until pods are seen on the other network with their egress address.
 func (e *egressIPTest) ashore(t *testing.T) {
 	t.Helper()
-	for _, pod := range []string{"egress-0", "egress-1"} {
-		for i, to := range shoreIPs {
-			e.leaves(t, pod, to, storageIPs[i])
-		}
+	pods := []string{"egress-0", "egress-1"}
+	err := atOnce(2*len(pods), func(i int) error {
+		return e.seenAs(t.Context(), pods[i/2], shoreIPs[i%2], storageIPs[i%2:i%2+1])
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }
 
@@ -182,22 +184,9 @@ func (e *egressIPTest) hasAddress(t *testing.T, node string, a netip.Addr, wants
 
 // secondaryInside has the pods connect to all addresses of the nodes.
 func (e *egressIPTest) secondaryInside(t *testing.T) {
-	for name, pod := range e.pods {
-		for _, node := range nodes {
-			for _, is4 := range []bool{true, false} {
-				to, err := e.nodeAddress(t.Context(), node, is4)
-				if err != nil {
-					t.Fatal(err)
-				}
-				want := pod.Address(is4)
-				if node != pod.Node {
-					if want, err = e.nodeAddress(t.Context(), pod.Node, is4); err != nil {
-						t.Fatal(err)
-					}
-				}
-				e.leaves(t, name, to, want)
-			}
-		}
+	pods := e.all()
+	if err := atOnce(len(pods), func(i int) error { return e.reachesNodes(t.Context(), pods[i]) }); err != nil {
+		t.Error(err)
 	}
 }
 
