@@ -5,9 +5,10 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"time"
+
+	"github.com/ovnkube/ovnkube/test/e2e/ask"
 )
 
 // watch gets a URL repeatedly, each time over a new connection, and prints the time and the body of
@@ -29,9 +30,9 @@ func watch(ctx context.Context, args []string) error {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		cancel()
 	}()
-	client := &http.Client{Timeout: *timeout, Transport: &http.Transport{DisableKeepAlives: true}}
+	server := ask.HTTP{Timeout: *timeout}
 	for tick := time.NewTicker(*every); ; {
-		if body, err := fetch(ctx, client, flags.Arg(0)); err == nil {
+		if body, err := server.Get(ctx, flags.Arg(0)); err == nil {
 			fmt.Println(time.Now().Format(time.RFC3339Nano), body)
 		}
 		select {
@@ -40,25 +41,4 @@ func watch(ctx context.Context, args []string) error {
 		case <-tick.C:
 		}
 	}
-}
-
-// fetch returns the body of a successful answer.
-func fetch(ctx context.Context, client *http.Client, url string) (string, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return "", err
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return "", err
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return "", err
-	}
-	if resp.StatusCode != http.StatusOK {
-		return "", fmt.Errorf("%s: %s", resp.Status, body)
-	}
-	return string(body), nil
 }
