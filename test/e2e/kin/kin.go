@@ -82,7 +82,7 @@ func (c Cluster) Delete(ctx context.Context) error {
 	return c.run(ctx, "delete", "cluster", "--name", c.Name)
 }
 
-// Kubeconfig returns the path of the administrator's kubeconfig.
+// Kubeconfig returns the path of the administrator's kubeconfig, which is in the cluster's directory.
 func (c Cluster) Kubeconfig(ctx context.Context) (string, error) {
 	out, err := c.output(ctx, "get", "kubeconfig", "--name", c.Name, "--path")
 	return strings.TrimSpace(out), err

@@ -3,7 +3,6 @@ package lab
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -17,8 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/remotecommand"
-
-	"github.com/ovnkube/ovnkube/test/e2e/figures"
 )
 
 const (
@@ -306,7 +303,7 @@ func (l *Lab) awaitGone(ctx context.Context, name string) error {
 	})
 }
 
-// Exec runs a command in a pod and returns its output without the last newline.
+// Exec runs a command in a pod, as kubectl exec does, and returns its output without the last newline.
 func (l *Lab) Exec(ctx context.Context, pod string, command ...string) (string, error) {
 	req := l.Kube.CoreV1().RESTClient().Post().Resource("pods").Namespace(Namespace).Name(pod).SubResource("exec").
 		VersionedParams(&corev1.PodExecOptions{Command: command, Stdout: true, Stderr: true}, scheme.ParameterCodec)
@@ -319,124 +316,4 @@ func (l *Lab) Exec(ctx context.Context, pod string, command ...string) (string, 
 		return "", fmt.Errorf("exec %q in pod %s: %w: %s", command, pod, err, strings.TrimSpace(stderr.String()))
 	}
 	return strings.TrimSuffix(stdout.String(), "\n"), nil
-}
-
-// URL returns the URL at which a probe at addr answers path.
-func URL(addr netip.Addr, path string) string {
-	return "http://" + netip.AddrPortFrom(addr, ServePort).String() + path
-}
-
-// SeenFromPod has a pod open a connection to a probe and returns the source address that the probe
-// saw.
-func (l *Lab) SeenFromPod(ctx context.Context, pod string, to netip.Addr) (netip.Addr, error) {
-	out, err := l.Exec(ctx, pod, "/probe", "get", URL(to, "/clientip"))
-	return parseSeen(out, err)
-}
-
-// SourcesFromPod has a pod open connections to a probe one after the other, and returns how often
-// the probe saw each source address.
-func (l *Lab) SourcesFromPod(ctx context.Context, pod string, to netip.Addr, connections int) (map[netip.Addr]int, error) {
-	out, err := l.Exec(ctx, pod, "/probe", "get", "-count", fmt.Sprint(connections), URL(to, "/clientip"))
-	return parseSources(out, err)
-}
-
-// SourcesFromMachine is SourcesFromPod from a node or an outside host.
-func (l *Lab) SourcesFromMachine(ctx context.Context, machine string, to netip.Addr, connections int) (map[netip.Addr]int, error) {
-	out, err := l.Kin.Exec(ctx, machine, MachineProbe, "get", "-count", fmt.Sprint(connections), URL(to, "/clientip"))
-	return parseSources(out, err)
-}
-
-func parseSources(out string, err error) (map[netip.Addr]int, error) {
-	if err != nil {
-		return nil, err
-	}
-	sources := map[netip.Addr]int{}
-	for line := range strings.Lines(out) {
-		seen, err := parseSeen(line, nil)
-		if err != nil {
-			return nil, err
-		}
-		sources[seen]++
-	}
-	return sources, nil
-}
-
-// Answer is the answer of a probe to /who: its own name and the source address it saw.
-type Answer struct {
-	Name   string
-	Source netip.Addr
-}
-
-// WhoFromPod has a pod open connections to a probe one after the other, and returns each answer.
-func (l *Lab) WhoFromPod(ctx context.Context, pod string, to netip.Addr, connections int) ([]Answer, error) {
-	out, err := l.Exec(ctx, pod, "/probe", "get", "-count", fmt.Sprint(connections), URL(to, "/who"))
-	if err != nil {
-		return nil, err
-	}
-	var answers []Answer
-	for line := range strings.Lines(out) {
-		name, source, _ := strings.Cut(line, " ")
-		seen, err := parseSeen(source, nil)
-		if err != nil {
-			return nil, err
-		}
-		answers = append(answers, Answer{Name: name, Source: seen})
-	}
-	return answers, nil
-}
-
-// SeenFromMachine is SeenFromPod from a node or an outside host.
-func (l *Lab) SeenFromMachine(ctx context.Context, machine string, to netip.Addr) (netip.Addr, error) {
-	out, err := l.Kin.Exec(ctx, machine, MachineProbe, "get", URL(to, "/clientip"))
-	return parseSeen(out, err)
-}
-
-// Call runs the probe with args in a pod, or on a machine that serves, and returns its output.
-func (l *Lab) Call(ctx context.Context, from string, pod bool, args ...string) (string, error) {
-	if pod {
-		return l.Exec(ctx, from, append([]string{"/probe"}, args...)...)
-	}
-	out, err := l.Kin.Exec(ctx, from, append([]string{MachineProbe}, args...)...)
-	return strings.TrimSpace(out), err
-}
-
-// surveyTimeout is how long a survey waits for each answer. It is longer on a slow machine.
-const surveyTimeout = 3 * time.Second
-
-// Survey has a pod, or a machine that serves, get several URLs concurrently. It returns the answer
-// or the error for each URL.
-func (l *Lab) Survey(ctx context.Context, from string, pod bool, urls ...string) (map[string]string, error) {
-	timeout := time.Duration(float64(surveyTimeout) * figures.Slowness())
-	out, err := l.Call(ctx, from, pod, append([]string{"survey", "-timeout", timeout.String()}, urls...)...)
-	if err != nil {
-		return nil, err
-	}
-	var answers map[string]string
-	if err := json.Unmarshal([]byte(out), &answers); err != nil {
-		return nil, fmt.Errorf("survey of %s: %w", from, err)
-	}
-	return answers, nil
-}
-
-// Get fetches a URL on a machine that serves; anything but a success status is an error.
-func (l *Lab) Get(ctx context.Context, machine, url string) error {
-	_, err := l.Kin.Exec(ctx, machine, MachineProbe, "get", url)
-	return err
-}
-
-// TimedOut reports whether the probe's connection attempt timed out, as it does when packets are
-// dropped. A failed exec, a refused connection and a missing route give other errors.
-func TimedOut(err error) bool {
-	return err != nil && strings.Contains(err.Error(), "Client.Timeout exceeded while awaiting headers")
-}
-
-func parseSeen(out string, err error) (netip.Addr, error) {
-	if err != nil {
-		return netip.Addr{}, err
-	}
-	seen, err := netip.ParseAddr(strings.TrimSpace(out))
-	if err != nil {
-		return netip.Addr{}, fmt.Errorf("answer of the probe: %w", err)
-	}
-	return seen, nil
 }

@@ -26,7 +26,7 @@ func (l *Lab) Report(ctx context.Context, pod string, reset bool) (StreamReport,
 		url += "?reset"
 	}
 	var r StreamReport
-	out, err := l.Exec(ctx, pod, "/probe", "get", url)
+	out, err := l.Call(ctx, pod, true, "get", url)
 	if err != nil {
 		return r, err
 	}
@@ -43,7 +43,7 @@ func (l *Lab) Pulses(ctx context.Context, pod string, reset bool) (map[netip.Add
 	if reset {
 		url += "?reset"
 	}
-	out, err := l.Exec(ctx, pod, "/probe", "get", url)
+	out, err := l.Call(ctx, pod, true, "get", url)
 	if err != nil {
 		return nil, err
 	}

@@ -78,8 +78,7 @@ func (w *world) get(ctx context.Context, from client, to netip.AddrPort) (server
 	return answers[0].server, answers[0].seen, nil
 }
 
-// gets makes several requests by TCP, each over a new connection, with one command, since starting
-// a command takes much longer than a connection. Every request must be answered.
+// gets makes several requests by TCP, each over a new connection, one after the other. Every request must be answered.
 func (w *world) gets(ctx context.Context, from client, to netip.AddrPort, times int) ([]answer, error) {
 	out, err := w.Call(ctx, from.name, from.pod, "get", "-count", strconv.Itoa(times), "http://"+to.String()+"/who")
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -46,6 +47,27 @@ func (s *suite) connectivity(t *testing.T) {
 					t.Error(err)
 				}
 			})
+		}
+	}
+	t.Run("Exec", s.executed)
+}
+
+// executed has programs in a pod and on a node ask for what the test process asks itself from their namespaces
+// otherwise.
+func (s *suite) executed(t *testing.T) {
+	for _, to := range s.servers["b"].Addresses {
+		management, err := s.managementAddress(t.Context(), "ovn-worker", to.Is4())
+		if err != nil {
+			t.Fatal(err)
+		}
+		url := lab.URL(to, "/clientip")
+		in, err := s.Exec(t.Context(), "a", "/probe", "get", url)
+		if want := s.servers["a"].Address(to.Is4()).String(); err != nil || in != want {
+			t.Errorf("a program in a pod was seen as %q, want %s: %v", in, want, err)
+		}
+		on, err := s.Kin.Exec(t.Context(), "ovn-worker", lab.MachineProbe, "get", url)
+		if want := management.String(); err != nil || strings.TrimSpace(on) != want {
+			t.Errorf("a program on a node was seen as %q, want %s: %v", on, want, err)
 		}
 	}
 }

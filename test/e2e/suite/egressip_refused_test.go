@@ -189,7 +189,7 @@ func (s *suite) silent(t *testing.T, pods ...string) {
 		pod, to := pods[i/2], lab.OutsideAddresses[i%2]
 		return lab.Until(t.Context(), egressPatience, pod+" to be held back", func(ctx context.Context) error {
 			for range 3 {
-				out, err := s.Exec(ctx, pod, "/probe", "get", "-timeout", "500ms", lab.URL(to, "/clientip"))
+				out, err := s.Call(ctx, pod, true, "get", "-timeout", "500ms", lab.URL(to, "/clientip"))
 				switch {
 				case err == nil:
 					return fmt.Errorf("it was seen as %s", out)

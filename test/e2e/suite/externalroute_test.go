@@ -202,8 +202,7 @@ func (g *gatewayTest) policy(t *testing.T, next v1.ExternalNextHops) v1.AdminPol
 }
 
 // through returns the gateways through which connections of a pod to Beyond went, with the source
-// addresses that they saw. All connections are made by one command, since starting a command takes
-// much longer than a connection.
+// addresses that they saw.
 func (g *gatewayTest) through(ctx context.Context, pod string, is4 bool, connections int) (map[string]netip.Addr, error) {
 	to, err := pick(lab.Beyond, is4)
 	if err != nil {
