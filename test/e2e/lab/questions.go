@@ -1,10 +1,13 @@
 package lab
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/netip"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -86,33 +89,41 @@ func (l *Lab) SeenFromMachine(ctx context.Context, machine string, to netip.Addr
 	return parseSeen(out, err)
 }
 
-// Call runs the probe with args in a pod, or on a machine, and returns its output. This process asks questions itself,
-// from the network namespace of the pod or machine. Only for other commands, the probe has to be there.
+// Call runs a command of the probe in the network namespace of a pod or a machine, and returns its output. This process
+// asks questions itself; other commands are run by the probe as a process of this machine. The command has neither
+// the files nor the names of the pod; Exec runs programs that need those.
 func (l *Lab) Call(ctx context.Context, from string, pod bool, args ...string) (string, error) {
-	if ask.Has(args[0]) {
-		return l.question(ctx, from, pod, args)
-	}
-	if pod {
-		return l.Exec(ctx, from, append([]string{"/probe"}, args...)...)
-	}
-	out, err := l.Kin.Exec(ctx, from, append([]string{MachineProbe}, args...)...)
-	return strings.TrimSpace(out), err
-}
-
-// question runs a command of the package ask in the network namespace of a pod or a machine.
-func (l *Lab) question(ctx context.Context, from string, pod bool, args []string) (string, error) {
 	network, err := l.network(ctx, from, pod)
 	if err != nil {
 		return "", err
 	}
 	var out strings.Builder
-	if err := ask.Run(ctx, network, &out, args[0], args[1:]...); err != nil {
+	if ask.Has(args[0]) {
+		err = ask.Run(ctx, network, &out, args[0], args[1:]...)
+	} else {
+		err = l.runProbe(ctx, network, &out, args)
+	}
+	if err != nil {
 		return "", fmt.Errorf("%s from %s: %w", strings.Join(args, " "), from, err)
 	}
 	return strings.TrimSpace(out.String()), nil
 }
 
-// network finds the network namespace of a pod or a machine anew for each question: a machine gets another one when it boots,
+// runProbe starts the probe on a thread in the namespace, which the process inherits.
+func (l *Lab) runProbe(ctx context.Context, network ask.Namespace, out io.Writer, args []string) error {
+	cmd := exec.CommandContext(ctx, l.probe, args...)
+	var stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = out, &stderr
+	if err := network.Do(cmd.Start); err != nil {
+		return err
+	}
+	if err := cmd.Wait(); err != nil {
+		return fmt.Errorf("%w: %s", err, strings.TrimSpace(stderr.String()))
+	}
+	return nil
+}
+
+// network finds the network namespace of a pod or a machine anew for each call: a machine gets another one when it boots,
 // and so do its pods.
 func (l *Lab) network(ctx context.Context, from string, pod bool) (ask.Namespace, error) {
 	if pod {
