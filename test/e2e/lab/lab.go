@@ -224,7 +224,7 @@ func (l *Lab) Serve(ctx context.Context, machine string) error {
 		return err
 	}
 	l.servers[machine] = server
-	return nil
+	return l.awaitServer(ctx, machine, ServePort)
 }
 
 // Release ends what the lab runs on the machines, and keeps the cluster.

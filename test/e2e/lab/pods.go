@@ -210,7 +210,7 @@ func newPod(name, node string, labels map[string]string, args ...string) *corev1
 	}
 }
 
-// WaitPod waits until a pod is ready and has addresses.
+// WaitPod waits until a pod is ready and has addresses, and its probe serves.
 func (l *Lab) WaitPod(ctx context.Context, name string, limit time.Duration) (Pod, error) {
 	return l.WaitPodSince(ctx, Namespace, name, time.Time{}, limit)
 }
@@ -235,8 +235,10 @@ func (l *Lab) WaitPodSince(ctx context.Context, namespace, name string, since ti
 				return fmt.Errorf("container %s has not started since %s", c.Name, since.Format(time.TimeOnly))
 			}
 		}
-		found, err = podOf(p)
-		return err
+		if found, err = podOf(p); err != nil {
+			return err
+		}
+		return l.serves(ctx, p)
 	})
 	return found, err
 }

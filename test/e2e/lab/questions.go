@@ -6,12 +6,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/netip"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ovnkube/ovnkube/test/e2e/ask"
@@ -126,30 +129,54 @@ func (l *Lab) runProbe(ctx context.Context, network ask.Namespace, out io.Writer
 // network finds the network namespace of a pod or a machine anew for each call: a machine gets another one when it boots,
 // and so do its pods.
 func (l *Lab) network(ctx context.Context, from string, pod bool) (ask.Namespace, error) {
-	if pod {
-		return l.podNetwork(ctx, from)
+	if !pod {
+		first, err := kin.FirstProcess(l.directory(), from)
+		return ask.Namespace(first + "/ns/net"), err
 	}
-	first, err := kin.FirstProcess(l.directory(), from)
-	return ask.Namespace(first + "/ns/net"), err
+	p, err := l.Kube.CoreV1().Pods(Namespace).Get(ctx, from, metav1.GetOptions{})
+	if err != nil {
+		return "", fmt.Errorf("find pod %s: %w", from, err)
+	}
+	return l.podNetwork(p)
 }
 
 // podNetwork finds the network namespace of a pod through one of its containers.
-func (l *Lab) podNetwork(ctx context.Context, name string) (ask.Namespace, error) {
-	p, err := l.Kube.CoreV1().Pods(Namespace).Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return "", fmt.Errorf("find the network namespace of pod %s: %w", name, err)
-	}
+func (l *Lab) podNetwork(p *corev1.Pod) (ask.Namespace, error) {
 	for _, c := range p.Status.ContainerStatuses {
 		if c.State.Running == nil {
 			continue
 		}
 		process, err := kin.ContainerProcess(l.directory(), p.Spec.NodeName, strings.TrimPrefix(c.ContainerID, "containerd://"))
 		if err != nil {
-			return "", fmt.Errorf("find the network namespace of pod %s: %w", name, err)
+			return "", fmt.Errorf("find the network namespace of pod %s: %w", p.Name, err)
 		}
 		return ask.Namespace(process + "/ns/net"), nil
 	}
-	return "", fmt.Errorf("find the network namespace of pod %s: no container runs: phase %s: %s", name, p.Status.Phase, waitingFor(p))
+	return "", fmt.Errorf("find the network namespace of pod %s: no container runs: phase %s: %s", p.Name, p.Status.Phase, waitingFor(p))
+}
+
+// serving are the commands of the probe that serve HTTP.
+var serving = []string{"serve", "stream", "pulse", "traffic"}
+
+// serves returns an error if the pod's probe does not serve HTTP yet, though that is its command: a pod is ready when
+// its program has started, and questions take less time than that program to listen.
+func (l *Lab) serves(ctx context.Context, p *corev1.Pod) error {
+	args := p.Spec.Containers[0].Args
+	port := slices.Index(args, "-port") + 1
+	if p.Spec.Containers[0].Image != ProbeImage || len(args) == 0 || !slices.Contains(serving, args[0]) || port == 0 {
+		return nil
+	}
+	network, err := l.podNetwork(p)
+	if err != nil {
+		return err
+	}
+	return network.Do(func() error {
+		conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", net.JoinHostPort("127.0.0.1", args[port]))
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	})
 }
 
 // directory is the cluster's directory.

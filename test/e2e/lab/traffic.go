@@ -54,8 +54,10 @@ func (l *Lab) RunTraffic(ctx context.Context, t Traffic) (Pod, error) {
 		if p.Status.Phase != corev1.PodRunning || len(p.Status.PodIPs) == 0 {
 			return fmt.Errorf("phase %s: %s", p.Status.Phase, waitingFor(p))
 		}
-		found, err = podOf(p)
-		return err
+		if found, err = podOf(p); err != nil {
+			return err
+		}
+		return l.serves(ctx, p)
 	})
 	return found, err
 }
@@ -89,6 +91,11 @@ func (l *Lab) ServeAlso(ctx context.Context, machine string, port uint16) error 
 		}
 		l.servers[key] = server
 	}
+	return l.awaitServer(ctx, machine, port)
+}
+
+// awaitServer waits until a probe serves on a machine.
+func (l *Lab) awaitServer(ctx context.Context, machine string, port uint16) error {
 	return Until(ctx, 20*time.Second, fmt.Sprintf("the server at port %d of %s", port, machine), func(ctx context.Context) error {
 		return l.Get(ctx, machine, fmt.Sprintf("http://127.0.0.1:%d/who", port))
 	})
