@@ -1,5 +1,5 @@
-// Package kin drives the kin program: it knows its command line, but nothing about what a cluster
-// is made of.
+// Package kin drives the kin program: it knows its command line, and where the processes of machines
+// and containers are found, but nothing else about what a cluster is made of.
 //
 // Callers: the lab package, which adds what is inside a cluster.
 package kin
