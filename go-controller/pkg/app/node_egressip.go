@@ -15,6 +15,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/announce"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/attachment"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/conntrack"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/iprule"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/link"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/openflow"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
@@ -40,7 +41,7 @@ func (n *node) egressIPs() (starter, error) {
 		NodeLocal: noreroute.NodeLocal(n.env.Config.Features.NodeLocalAddresses, nil),
 		VLAN:      n.env.Config.Gateway.VLANID,
 		Kernel: egressipnode.Kernel{
-			Addrs: n.addrs, Routes: n.routes, IPRules: n.ipRules, Settings: n.settings, Chains: n.chains,
+			Addrs: n.addrs, Routes: n.routes, IPRules: n.ipRules, Rules: iprule.Kernel{}.List, Settings: n.settings, Chains: n.chains,
 			Networks: attachment.Networks, Watch: link.Watch, Flush: n.flushTranslated(),
 		},
 		FollowTranslations: integration.FollowTranslations,

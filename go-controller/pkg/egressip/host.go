@@ -267,6 +267,19 @@ func (s HostState) Routed() map[netip.Addr]bool {
 	return pods
 }
 
+// Preceded returns the pods of the host that other features route by rules before those of EgressIPs. Whichever EgressIP
+// has such a pod, its connections do not leave with an egress address.
+func Preceded(rules map[host.IPRule]struct{}) map[netip.Addr]bool {
+	pods := map[netip.Addr]bool{}
+	for r := range rules {
+		precedes := r.Priority == topology.RuleEgressServiceNetwork || r.Priority == topology.RulePodToNode
+		if precedes && r.Src.IsSingleIP() && r.Protocol == "" {
+			pods[r.Src.Addr()] = true
+		}
+	}
+	return pods
+}
+
 // routes returns the routes of a link's table: the main table's routes through the link,
 // and a default route even if the main table has none there. Of several routes to one
 // destination the best one is taken.

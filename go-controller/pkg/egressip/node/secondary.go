@@ -24,9 +24,11 @@ const linkSettleTime = 50 * time.Millisecond
 
 // Kernel is the host's networking state for addresses on secondary networks.
 type Kernel struct {
-	Addrs    Addresses
-	Routes   host.Writer[host.Route, host.Hop]
-	IPRules  host.Writer[host.IPRule, struct{}]
+	Addrs   Addresses
+	Routes  host.Writer[host.Route, host.Hop]
+	IPRules host.Writer[host.IPRule, struct{}]
+	// Rules returns all ip rules of ours that the host has, whoever contributed them.
+	Rules    func(ctx context.Context) (map[host.IPRule]struct{}, error)
 	Settings host.Writer[string, string]
 	Chains   host.ChainWriter
 	// Networks returns the links that are up.
@@ -247,15 +249,21 @@ func (c *Controller) forwardReleased(ctx context.Context, key string, before, ne
 }
 
 // flush ends the connections of pods whose translation differs from the one they
-// would get now: a connection keeps the translation it was opened with.
+// would get now: a connection keeps the translation it was opened with. Pods that another feature
+// leads have its translation, which stays right.
 func (c *Controller) flush(ctx context.Context, before, after map[netip.Addr]netip.Addr) error {
 	if maps.Equal(before, after) {
 		return nil
 	}
+	rules, err := c.deps.Kernel.Rules(ctx)
+	if err != nil {
+		return fmt.Errorf("flush connections: %w", err)
+	}
+	preceded := egressip.Preceded(rules)
 	stale := func(src, to netip.Addr) bool {
 		was, want := before[src], after[src]
 		if want.IsValid() {
-			return want != was && to != want
+			return want != was && to != want && !preceded[src]
 		}
 		return was.IsValid() && to == was
 	}

@@ -64,6 +64,8 @@ type world struct {
 	wake       func()
 	informed   int // number of informers of pods created
 	flushed    []string
+	tracked    []string // more connections than every world has, as "pod address"
+	applied    func()   // reports that the chassis has applied the master's changes
 	silence    time.Duration
 	listed     atomic.Int64                     // EgressIPs listed by the controller's lister
 	ports      map[string]topology.PodAddresses // of the southbound database
@@ -135,6 +137,7 @@ func (w *world) kernel() Kernel {
 		Addrs:    host.NewSet("addresses", w.addrs, func(a, b host.AddressUse) bool { return a == b }),
 		Routes:   host.NewSet("routes", w.routes, func(a, b host.Hop) bool { return a == b }),
 		IPRules:  host.NewSet("ip rules", w.ipRules, always),
+		Rules:    w.ipRules.List,
 		Settings: host.NewSet("kernel parameters", w.settings, func(a, b string) bool { return a == b }),
 		Chains:   w.chains,
 		Networks: func() ([]host.Network, error) {
@@ -154,7 +157,7 @@ func (w *world) kernel() Kernel {
 		Flush: func(_ context.Context, stale func(src, to netip.Addr) bool, _ []netip.Addr) error {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			for _, c := range []string{"10.244.1.3 172.18.0.3", "10.244.1.3 10.10.10.5"} {
+			for _, c := range append([]string{"10.244.1.3 172.18.0.3", "10.244.1.3 10.10.10.5"}, w.tracked...) {
 				src, to, _ := strings.Cut(c, " ")
 				if stale(netip.MustParseAddr(src), netip.MustParseAddr(to)) {
 					w.flushed = append(w.flushed, c)
@@ -170,6 +173,13 @@ func (w *world) ended() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.flushed)
+}
+
+// track adds a connection of a pod, whose other side sees another address, and forgets what was flushed.
+func (w *world) track(connections ...string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.tracked, w.flushed = append(w.tracked, connections...), nil
 }
 
 // writes counts the writes to the kernel.
