@@ -48,6 +48,7 @@ func (n *node) egressIPs() (starter, error) {
 		FlushTranslations: func(ctx context.Context, stale func(src, dst, to netip.Addr) bool) (int, error) {
 			return conntrack.FlushGatewayTranslations(ctx, conntrack.DefaultRunDir, stale)
 		},
+		OnApplied:           n.switches.OnFlowsInstalled,
 		Record:              n.record,
 		Pods:                func() informers.SharedInformerFactory { return kube.NewInformers(n.env.Kube) },
 		Ports:               sb.NewPorts(databaseConfig(n.env.Config.OVNSouth), ""),

@@ -75,6 +75,9 @@ type Deps struct {
 	// FlushTranslations waits until OVN's changes are in force, deletes the connections of the
 	// gateway router for which stale returns true, and returns their number.
 	FlushTranslations func(ctx context.Context, stale func(src, dst, to netip.Addr) bool) (int, error)
+	// OnApplied registers a function that is called whenever the master's changes to the
+	// northbound database have taken effect on this node.
+	OnApplied func(func())
 	// Hosts returns the addresses of nodes and API servers. NodeLocal are the other
 	// ranges that pods reach through their own node.
 	Hosts     func() []netip.Addr
@@ -94,7 +97,7 @@ type Flows interface {
 	host.FlowWriter
 	// Synced reports whether the flows of all contributors are installed.
 	Synced() bool
-	// Settle waits until no packet uses flows that were replaced before the call.
+	// Settle waits until no packet uses flows of Open vSwitch that were replaced before the call.
 	Settle(ctx context.Context) error
 }
 
@@ -134,6 +137,8 @@ type Controller struct {
 	stale       *staleConntrack
 	translated  *translations
 	changing    *changing
+	// unconfirmed: the policies that lead pods here may not be in force on this node yet.
+	unconfirmed queue.Unconfirmed
 	// previous are the previous holders of the addresses.
 	previous *previousHolders
 	// copies writes the rules that forward packets to them.
@@ -197,6 +202,7 @@ func New(deps Deps) (*Controller, error) {
 	c.queue.Seed(c.seedStates)
 	// The suppressed addresses must be applied even if there are no EgressIPs.
 	c.queue.OnAttempted(c.suppression.apply)
+	deps.OnApplied(c.applied)
 	err := errors.Join(
 		c.queue.Watch(deps.EgressIPs.Informer(), func(old, new any) []string {
 			a, _ := old.(*v1.EgressIP)
@@ -355,6 +361,8 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 		return c.deps.Record.Restore(ctx)
 	case changingKey:
 		return c.endHoldingBack(ctx)
+	case takeoversKey:
+		return c.finishTakeovers(ctx)
 	}
 	e, err := c.deps.EgressIPs.Lister().Get(key)
 	if apierrors.IsNotFound(err) {
@@ -492,28 +500,8 @@ func (c *Controller) hold(ctx context.Context, key string, before, after state, 
 		}
 	}
 	c.remember(key, after)
+	c.awaitPods(before, after)
 	return nil
-}
-
-// resolveNextHops resolves the node's next hops. Otherwise a gateway router that has
-// not sent anything to them yet would do so on the first traffic, and delay it.
-func (c *Controller) resolveNextHops(link string, f topology.Family) {
-	node, err := c.self()
-	if err != nil {
-		return // others that need the node report the error
-	}
-	from, ok := topology.PrefixOf(f, node.Gateway.Addrs)
-	if !ok {
-		return
-	}
-	for _, hop := range node.Gateway.NextHops {
-		if topology.FamilyOf(hop) != f {
-			continue
-		}
-		if err := c.deps.Announcer.Solicit(link, from.Addr(), hop); err != nil {
-			klog.V(2).InfoS("Could not resolve a next hop", "nextHop", hop, "reason", err.Error())
-		}
-	}
 }
 
 // remember stores this node's state of an EgressIP.

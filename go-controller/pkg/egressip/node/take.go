@@ -141,3 +141,24 @@ func (c *Controller) holdsStill(e *v1.EgressIP, after state) (netip.Addr, string
 	}
 	return netip.Addr{}, ""
 }
+
+// resolveNextHops resolves the node's next hops. Otherwise a gateway router that has
+// not sent anything to them yet would do so on the first traffic, and delay it.
+func (c *Controller) resolveNextHops(link string, f topology.Family) {
+	node, err := c.self()
+	if err != nil {
+		return // others that need the node report the error
+	}
+	from, ok := topology.PrefixOf(f, node.Gateway.Addrs)
+	if !ok {
+		return
+	}
+	for _, hop := range node.Gateway.NextHops {
+		if topology.FamilyOf(hop) != f {
+			continue
+		}
+		if err := c.deps.Announcer.Solicit(link, from.Addr(), hop); err != nil {
+			klog.V(2).InfoS("Could not resolve a next hop", "nextHop", hop, "reason", err.Error())
+		}
+	}
+}

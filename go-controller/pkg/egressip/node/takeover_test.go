@@ -1,10 +1,13 @@
 package node
 
 import (
+	"errors"
 	"net/netip"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
@@ -51,6 +54,82 @@ func TestKeepsConnectionsOfOthers(t *testing.T) {
 				w.track()
 				w.change("prod", func(e *v1.EgressIP) { e.Spec.NamespaceSelector.MatchLabels["team"] = "blue" })
 				w.eventually("the former address to go", func() bool { return slices.Equal(w.ended(), []string{"10.244.1.3 10.10.10.5"}) })
+			})
+		})
+	}
+}
+
+// TestFlushesWhenApplied: until its policies are in force on this node, the gateway router continues to translate a pod, and on the
+// kernel's datapath it shares its connection tracking entries with the host. A busy connection that gets its
+// former address again after the rules were written loses it once the policies are in force, and no other
+// connection does. The same applies to a pod that is added later, to an address for which the node was prepared, and after a restart.
+func TestFlushesWhenApplied(t *testing.T) {
+	const node, right, led = "10.244.1.4 172.18.0.3", "10.244.1.4 10.10.10.5", "10.244.1.5 5.5.5.5"
+	for what, c := range map[string]struct {
+		programmed []v1.ProgrammedStatus
+		later      func(w *world)
+		restart    bool
+	}{
+		"at first":    {},
+		"another pod": {later: func(w *world) { w.pod("red", "more", "10.244.1.4/24") }},
+		"prepared": {programmed: []v1.ProgrammedStatus{{Node: other, EgressIPs: []string{"10.10.10.5"}}}, later: func(w *world) {
+			w.change("prod", func(e *v1.EgressIP) { e.Status.Programmed = e.Status.Programmed[1:] })
+		}},
+		"prepared, and written half": {programmed: []v1.ProgrammedStatus{{Node: other, EgressIPs: []string{"10.10.10.5"}}}, later: func(w *world) {
+			var failed atomic.Bool
+			w.addrs.Fail = func(string, host.Address) error {
+				if !failed.Swap(true) {
+					return errors.New("busy")
+				}
+				return nil
+			}
+			w.change("prod", func(e *v1.EgressIP) { e.Status.Programmed = e.Status.Programmed[1:] })
+		}},
+		"after a restart": {restart: true},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := secondary("10.10.10.5 " + self)
+				e.Status.Programmed = c.programmed
+				w := newWorld(t, e)
+				w.pod("red", "led", "10.244.1.5/24")
+				w.ipRules.Put(host.IPRule{Family: topology.IPv4, Priority: topology.RulePodToNode, Table: topology.MainTable,
+					Src: topology.HostPrefix(netip.MustParseAddr("10.244.1.5"))}, struct{}{})
+				if what != "another pod" {
+					w.pod("red", "more", "10.244.1.4/24")
+				}
+				stop := w.start()
+				pass := func(d time.Duration) {
+					<-time.After(d)
+					synctest.Wait()
+				}
+				pass(time.Minute)
+				if c.later != nil || c.restart { // after what was changed before is confirmed
+					w.applied()
+					pass(time.Hour)
+					w.applied()
+					pass(time.Minute)
+				}
+				if c.later != nil {
+					c.later(w)
+				}
+				if c.restart {
+					stop()
+					w.start()
+				}
+				pass(time.Minute)
+				w.track(node, right, led, "10.244.1.9 172.18.0.3")
+				w.flows.unsettle(errors.New("busy"))
+				w.applied()
+				pass(time.Minute)
+				if got := w.ended(); len(got) > 0 {
+					t.Errorf("flushed %q while the datapath may lead packets elsewhere, which recreate the connections", got)
+				}
+				w.flows.unsettle(nil)
+				w.eventually("the former address to go", func() bool { return slices.Contains(w.ended(), node) })
+				if got := w.ended(); slices.Contains(got, right) || slices.Contains(got, led) || slices.Contains(got, "10.244.1.9 172.18.0.3") {
+					t.Errorf("flushed %q", got)
+				}
 			})
 		})
 	}

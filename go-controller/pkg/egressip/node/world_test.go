@@ -407,6 +407,7 @@ func (w *world) run() (c *Controller, stop func()) {
 			}
 			return nil
 		},
+		OnApplied:          func(f func()) { w.applied = f },
 		FollowTranslations: w.followTranslations, FlushTranslations: w.flushTranslations,
 		Hosts:   func() []netip.Addr { return nil },
 		Record:  NewRecord(self, w.kube, core.Core().V1().Nodes()),
