@@ -1,6 +1,7 @@
 package master
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -40,6 +41,31 @@ func (w *world) asked() {
 		w.master.podStates.mu.Lock()
 		defer w.master.podStates.mu.Unlock()
 		return w.master.podStates.byKey[web] != nil && len(w.master.podStates.byKey[web].waits) == 1
+	})
+}
+
+// stillTold checks that external gateways know of the pod's translation, from which they exempt the pod, although its
+// policy has changed to hops, which its chassis has not confirmed.
+func (w *world) stillTold(hops string) {
+	w.t.Helper()
+	w.eventually("the policy to be "+hops, func() bool { return w.hops(web, webV4) == hops })
+	w.asked()
+	if got, _ := w.pods.Addrs(); !slices.Equal(got, addrs(webV4)) || w.nats(web) == "" {
+		w.t.Errorf("pods %v, translations %q", got, w.nats(web))
+	}
+}
+
+// TestToldWhileTranslated: external gateways exempt a pod that is no longer selected from its translation until that
+// is removed.
+func TestToldWhileTranslated(t *testing.T) {
+	w := serving(t, "172.18.0.33")
+	w.barrier.stop("chassis-ovn-control-plane", true)
+	w.reselect(false)
+	w.stillTold("none")
+	w.barrier.stop("chassis-ovn-control-plane", false)
+	w.eventually("the translation to go, and then the pod", func() bool {
+		got, _ := w.pods.Addrs()
+		return w.nats(web) == "" && len(got) == 0
 	})
 }
 

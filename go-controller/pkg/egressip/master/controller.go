@@ -72,7 +72,7 @@ type Deps struct {
 	Writer    Writer
 	Health    place.Reachability
 	Barrier   Barrier
-	// Rerouted receives the addresses of the pods that EgressIPs have.
+	// Rerouted receives the addresses of the pods that EgressIPs have, until their rows are removed.
 	Rerouted *noreroute.PodSet
 	// Given returns the addresses that the port of a pod, "namespace/name", has in the
 	// database. With a UID it returns none if the port belongs to another pod of that name.

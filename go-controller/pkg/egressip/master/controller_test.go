@@ -433,9 +433,12 @@ func TestUnavailable(t *testing.T) {
 			w.pod(web, "ovn-control-plane", webV4, webV6)
 			w.start()
 			w.programmed(prod)
+			w.barrier.stop("chassis-ovn-control-plane", true)
 			for n := range hopOf {
 				w.changeNode(n, func(n *corev1.Node) { delete(n.Labels, kube.LabelEgressAssignable) })
 			}
+			w.stillTold(c.want)
+			w.barrier.stop("chassis-ovn-control-plane", false)
 			w.eventually("nobody to hold it", func() bool { return w.reason(prod, v1.ConditionAssigned) == string(egressip.NoNode) })
 			w.eventually("the policy to be "+c.want, func() bool { return w.hops(web, webV4) == c.want && w.nats(web) == "" })
 			if got := w.hops(web, webV6); got != "none" {

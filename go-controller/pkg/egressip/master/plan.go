@@ -243,7 +243,8 @@ func (c *Controller) removeRows(w *work, key string, st *podState, p *corev1.Pod
 		st.wrote(plan.Want)
 		st.keptFormer(former)
 		c.auditPod(key, p, nil, plan.Want, nil, audit.ReasonNotSelected)
-		c.deps.Rerouted.Set(key, former.Addrs())
+		// External gateways exempt the pod from its translations until these are removed.
+		c.deps.Rerouted.Set(key, noreroute.Union(plan.Want.Addrs(), former.Addrs()))
 		c.statuses.Enqueue(c.podStates.leaves(key)...)
 		c.statuses.Enqueue(c.podStates.free(key)...)
 		if c.awaitPlan(w.waits, key, st, p.Spec.NodeName, plan); !plan.Self && !kept {
@@ -279,7 +280,7 @@ func (c *Controller) planPod(w *work, key string, st *podState, p *corev1.Pod, a
 	plan := s.Plan()
 	c.keepLocalSNAT(key, st.node, s.Now, &plan)
 	former := c.keepFormer(w, key, st, earlier)
-	// Addresses that had policies, even those of an earlier pod of that name, stay until these are removed.
+	// Addresses that have rows, even those of an earlier pod of that name, stay until these are removed.
 	rerouted := s.Rerouted()
 	c.deps.Rerouted.Set(key, noreroute.Union(noreroute.Union(rerouted, now.Addrs()), earlier.Addrs()))
 	w.rerouted = append(w.rerouted, key)
@@ -288,7 +289,7 @@ func (c *Controller) planPod(w *work, key string, st *podState, p *corev1.Pod, a
 		st.wrote(plan.Want)
 		st.keptFormer(former)
 		c.auditPod(key, p, addrs, plan.Want, keys, "")
-		c.deps.Rerouted.Set(key, noreroute.Union(rerouted, former.Addrs()))
+		c.deps.Rerouted.Set(key, noreroute.Union(noreroute.Union(rerouted, plan.Want.Addrs()), former.Addrs()))
 		c.updateGates(key, st, p, plan.StartGate(pod))
 		c.awaitPlan(w.waits, key, st, p.Spec.NodeName, plan)
 		c.statuses.Enqueue(c.podStates.planned(key, keys[0], decision, plan.Done, s.Translated())...)
