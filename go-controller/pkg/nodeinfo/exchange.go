@@ -1,6 +1,7 @@
 package nodeinfo
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
@@ -17,65 +18,154 @@ type part struct {
 // other's addresses, and reports whether there are any. All nodes that have what such a value claims have given it up:
 // they have written other values for long enough, which take effect at the same time.
 func (r *resolver) exchange(nodes []*state) bool {
-	for _, s := range nodes {
+	s := search{resolver: r, owners: map[any][]*state{}, claims: map[part]claim{}, over: map[part]bool{}, claimed: map[any][]part{}}
+	var all []part
+	for _, n := range nodes {
 		for _, name := range kube.NodeAnnotations() {
-			set := r.together(part{s, name})
-			for _, p := range set {
-				p.effective[p.name] = p.written[p.name]
-				delete(p.refused, p.name)
-			}
-			for _, p := range set {
-				p.node = p.without("")
-			}
-			if len(set) > 0 {
-				return true
+			if p := (part{n, name}); p.lasting() {
+				all = append(all, s.together(p)...)
 			}
 		}
 	}
-	return false
+	for _, p := range all {
+		p.effective[p.name] = p.written[p.name]
+		delete(p.refused, p.name)
+	}
+	for _, p := range all {
+		p.node = p.without("")
+	}
+	return len(all) > 0
+}
+
+// search is a search for values that can take effect together. It looks at each value once: there may be as many as
+// nodes in the cluster.
+type search struct {
+	*resolver
+	owners  map[any][]*state // nodes, by what they have; empty until it is needed
+	claims  map[part]claim
+	over    map[part]bool  // the values that take effect, and those that have been found to be unable to
+	claimed map[any][]part // the values that take effect, by what they claim
+}
+
+// claim is what a value claims.
+type claim struct {
+	topology.Node
+	from []part // the values of other nodes that it would take something from
+	free bool   // it could take effect but for these
 }
 
 // together returns the refused values that have to take effect together with the given one; none if one of them
 // would still take something from another node.
-func (r *resolver) together(first part) []part {
-	set := []part{first}
-	for i := 0; i < len(set); i++ { // the set grows
-		p := set[i]
-		if !r.released(p) {
-			return nil
+func (s *search) together(first part) []part {
+	set := map[part]bool{}
+	if !s.reach(first, set) {
+		return nil
+	}
+	claimed := map[any][]part{}
+	for p := range set {
+		for _, key := range keys(s.claims[p].Node) {
+			for _, q := range slices.Concat(s.claimed[key], claimed[key]) {
+				if p.state != q.state && (s.takes(p, q) || s.takes(q, p)) {
+					s.over[first] = true
+					return nil
+				}
+			}
+			claimed[key] = append(claimed[key], p)
 		}
-		next := p.claims(p.written)
-		for _, other := range r.states {
-			if other == p.state || collision(p.name, next, other.node) == nil {
+	}
+	for p := range set {
+		s.over[p] = true
+	}
+	for key, parts := range claimed {
+		s.claimed[key] = append(s.claimed[key], parts...)
+	}
+	return slices.Collect(maps.Keys(set))
+}
+
+// reach adds the values to the set that have to take effect together with the given one, and reports whether they can.
+func (s *search) reach(p part, set map[part]bool) bool {
+	if set[p] {
+		return true
+	}
+	set[p] = true
+	c := s.claim(p)
+	can := !s.over[p] && c.free && !slices.ContainsFunc(c.from, func(q part) bool { return !s.reach(q, set) })
+	if !can {
+		s.over[p] = true
+	}
+	return can
+}
+
+// takes reports whether two values claim the same.
+func (s *search) takes(p, q part) bool {
+	return s.compare(p.name, s.claims[p].Node, s.claims[q].Node) != nil
+}
+
+// claim returns what a value claims.
+func (s *search) claim(p part) claim {
+	if c, known := s.claims[p]; known {
+		return c
+	}
+	c := claim{Node: p.claims(p.written), free: s.released(p)}
+	if c.free {
+		c.from = s.from(p, c.Node)
+	}
+	s.claims[p] = c
+	return c
+}
+
+// from returns the values of other nodes that what a value claims belongs to.
+func (s *search) from(p part, claims topology.Node) []part {
+	var from []part
+	for _, key := range keys(claims) {
+		for _, other := range s.holders()[key] {
+			if other == p.state || s.compare(p.name, claims, other.node) == nil {
 				continue
 			}
 			for name := range other.effective {
 				q := part{other, name}
-				if collision(p.name, next, q.claims(other.effective)) != nil && !slices.Contains(set, q) {
-					set = append(set, q)
+				if s.compare(p.name, claims, q.claims(other.effective)) != nil && !slices.Contains(from, q) {
+					from = append(from, q)
 				}
 			}
 		}
 	}
-	for _, p := range set {
-		for _, q := range set {
-			if p.state != q.state && collision(p.name, p.claims(p.written), q.claims(q.written)) != nil {
-				return nil
+	return from
+}
+
+// holders returns the nodes by what others could take from them.
+func (s *search) holders() map[any][]*state {
+	if len(s.owners) > 0 {
+		return s.owners
+	}
+	for _, n := range s.states {
+		has := n.node
+		has.Host = nil // an address may be on many hosts: only those that are also in another annotation are taken
+		for _, key := range keys(has) {
+			if there := s.owners[key]; len(there) == 0 || there[len(there)-1] != n {
+				s.owners[key] = append(there, n)
 			}
 		}
 	}
-	return set
+	return s.owners
+}
+
+// lasting reports whether a node has written a value that has been refused for as long as every value has to be there.
+func (p part) lasting() bool {
+	_, there := p.written[p.name]
+	f, refused := p.refused[p.name]
+	return there && refused && f.lasts
 }
 
 // released reports whether a node has written a value that could take effect but for other nodes, for as long as every
 // value has to be there.
 func (r *resolver) released(p part) bool {
-	value, there := p.written[p.name]
-	if f, refused := p.refused[p.name]; !there || !refused || !f.lasts {
+	if !p.lasting() {
 		return false
 	}
+	value := p.written[p.name]
 	next, err := r.valid(p.state, p.name, value)
-	return err == nil && r.permitted(p.state, p.name, value, there, next) == nil
+	return err == nil && r.permitted(p.state, p.name, value, true, next) == nil
 }
 
 // claims returns what a node has by only this annotation, of the given ones.
@@ -83,4 +173,21 @@ func (p part) claims(annotations map[string]string) topology.Node {
 	n := topology.Node{Name: p.state.name}
 	_ = kube.DecodeNodeAnnotation(p.name, annotations[p.name], &n) // it has been decoded before
 	return n
+}
+
+// keys are what nodes that collide have in common. Subnets collide if they overlap, so this says nothing about them.
+func keys(n topology.Node) []any {
+	var out []any
+	for _, p := range slices.Concat(n.Join, n.Primary, n.Host, n.Gateway.Addrs, n.Gateway.External.Addrs) {
+		out = append(out, p.Addr())
+	}
+	for _, text := range []string{n.Chassis, n.Gateway.MAC, n.Gateway.External.MAC} {
+		if text != "" {
+			out = append(out, text)
+		}
+	}
+	if len(n.Subnets) > 0 {
+		out = append(out, kube.AnnotationNodeSubnets)
+	}
+	return out
 }

@@ -184,3 +184,70 @@ func TestWhatIsGivenUpGoesToOne(t *testing.T) {
 		}
 	}
 }
+
+// shifted returns n nodes, each of the given ones with the addresses of another node for long enough.
+func shifted(t *testing.T, n int, to map[int]int) *world {
+	w := begin(t, ByMaster(), n)
+	w.shift(to)
+	w.resolve(w.now, false)
+	w.now = w.now.Add(settleAgent)
+	for _, s := range w.sorted() {
+		w.resolveNode(s, w.now, false)
+	}
+	return w
+}
+
+// shift writes the addresses of nodes: those that other nodes have at the beginning.
+func (w *world) shift(to map[int]int) {
+	for i, other := range to {
+		o := w.objs[fmt.Sprint("n", i)]
+		o.Annotations = moved(i, other, other)
+		w.write(o)
+	}
+}
+
+// TestExchangeIsLinear: when the addresses of many nodes have rotated, the number of comparisons grows with that of the
+// nodes, not with a power of it, while one of them has not written its own and when it has.
+func TestExchangeIsLinear(t *testing.T) {
+	const n = 200
+	to := map[int]int{}
+	for i := 1; i < n; i++ {
+		to[i] = i + 1
+	}
+	w := shifted(t, n, to)
+	compared := 0
+	w.compare = func(name string, n, other topology.Node) error {
+		compared++
+		return collision(name, n, other)
+	}
+	check := func(want bool, when string) {
+		t.Helper()
+		compared = 0
+
+		if got := w.exchange(w.sorted()); got != want || compared > 100*n {
+			t.Errorf("%s: exchanged %v after %d comparisons", when, got, compared)
+		}
+	}
+	check(false, "without the last node")
+	w.shift(map[int]int{n: 1})
+	w.resolveNode(w.states[fmt.Sprint("n", n)], w.now, false)
+	w.resolveNode(w.states[fmt.Sprint("n", n)], w.now.Add(settleAgent), false)
+	check(true, "with the last node")
+}
+
+// TestAllExchangeAtOnce: independent exchanges take effect in one pass.
+func TestAllExchangeAtOnce(t *testing.T) {
+	to := map[int]int{}
+	for i := 1; i <= 20; i += 2 {
+		to[i], to[i+1] = i+1, i
+	}
+	w := shifted(t, 20, to)
+	if !w.exchange(w.sorted()) {
+		t.Error("nothing is exchanged")
+	}
+	for i, other := range to {
+		if got := w.states[fmt.Sprint("n", i)].node.Gateway.Addrs; !slices.Equal(got, node(other).Gateway.Addrs) {
+			t.Errorf("n%d has %v", i, got)
+		}
+	}
+}

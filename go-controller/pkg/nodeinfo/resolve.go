@@ -41,11 +41,13 @@ type resolver struct {
 	states     map[string]*state // by node name
 	// decided are the values that this process wants, by node; nil means that the annotation is to be absent.
 	decided map[types.UID]map[string]*string
+	// compare is collision, which tests count.
+	compare func(name string, n, other topology.Node) error
 }
 
 func newResolver(cluster Cluster, owns []string, settleTime func(string) time.Duration) *resolver {
 	r := &resolver{cluster: cluster, owns: map[string]bool{}, settleTime: settleTime,
-		states: map[string]*state{}, decided: map[types.UID]map[string]*string{}}
+		states: map[string]*state{}, decided: map[types.UID]map[string]*string{}, compare: collision}
 	for _, name := range owns {
 		r.owns[name] = true
 	}
@@ -135,9 +137,7 @@ func (r *resolver) write(n *corev1.Node) bool {
 // resolve decides for all nodes. It returns the time until the next waiting value has been there for long enough,
 // or 0 if none is waiting. first means that nothing has taken effect in this process yet.
 func (r *resolver) resolve(now time.Time, first bool) time.Duration {
-	nodes := slices.SortedFunc(maps.Values(r.states), func(a, b *state) int {
-		return cmp.Or(a.created.Compare(b.created), cmp.Compare(a.name, b.name))
-	})
+	nodes := r.sorted()
 	var rest time.Duration
 	// What one node gives up, another may have been waiting for. A value that has taken effect does not change again
 	// before the nodes write others, so this ends.
@@ -151,6 +151,13 @@ func (r *resolver) resolve(now time.Time, first bool) time.Duration {
 		changed = changed || r.exchange(nodes)
 	}
 	return rest
+}
+
+// sorted returns the nodes, the oldest first.
+func (r *resolver) sorted() []*state {
+	return slices.SortedFunc(maps.Values(r.states), func(a, b *state) int {
+		return cmp.Or(a.created.Compare(b.created), cmp.Compare(a.name, b.name))
+	})
 }
 
 // resolveNode decides for one node, given the current state of the others.
@@ -321,7 +328,7 @@ func (r *resolver) taken(s *state, name string, next topology.Node) error {
 		if other.name == s.name || why != nil && holder < other.name {
 			continue
 		}
-		if err := collision(name, next, other.node); err != nil {
+		if err := r.compare(name, next, other.node); err != nil {
 			holder, why = other.name, err
 		}
 	}
