@@ -14,13 +14,10 @@ import (
 )
 
 // outside returns the addresses of a Service that are specific to it and reachable from
-// outside: those of load balancers, and external ones. A Service that no proxy serves has none.
+// outside: those of load balancers, which an EgressService serves whatever proxy serves the Service, and external ones,
+// which a Service that no proxy serves does not have.
 func outside(svc *corev1.Service) map[netip.Addr]bool {
 	addrs := map[netip.Addr]bool{}
-	_, headless := svc.Labels[corev1.IsHeadlessService]
-	if headless || svc.Spec.ClusterIP == corev1.ClusterIPNone || svc.Spec.Type == corev1.ServiceTypeExternalName {
-		return addrs
-	}
 	add := func(text string) {
 		if a, err := netip.ParseAddr(text); err == nil && a.Zone() == "" {
 			addrs[a.Unmap()] = true
@@ -30,6 +27,10 @@ func outside(svc *corev1.Service) map[netip.Addr]bool {
 		for _, in := range svc.Status.LoadBalancer.Ingress {
 			add(in.IP)
 		}
+	}
+	_, headless := svc.Labels[corev1.IsHeadlessService]
+	if headless || svc.Spec.ClusterIP == corev1.ClusterIPNone || svc.Spec.Type == corev1.ServiceTypeExternalName {
+		return addrs
 	}
 	for _, text := range svc.Spec.ExternalIPs {
 		add(text)

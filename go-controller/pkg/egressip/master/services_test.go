@@ -13,7 +13,8 @@ import (
 )
 
 // TestServiceTakesNothing: a user of a namespace cannot take an address from an older EgressIP while no
-// node holds it, and a Service that nobody serves takes none at all. A Service that was created again is younger.
+// node holds it. The external addresses of a Service that no proxy serves count for nothing; what a load balancer gave
+// it does count, because an EgressService serves that. A Service that was created again is younger.
 func TestServiceTakesNothing(t *testing.T) {
 	const addr = "172.18.0.33"
 	service := func(created time.Time, change ...func(*corev1.Service)) *corev1.Service {
@@ -29,11 +30,15 @@ func TestServiceTakesNothing(t *testing.T) {
 		service *corev1.Service
 		loses   bool // the EgressIP, when its nodes come back
 	}{
-		"younger":      {service(born.Add(time.Hour)), false},
-		"as old":       {service(born), false},
-		"older":        {service(older), true},
-		"headless":     {service(older, func(s *corev1.Service) { s.Spec.ClusterIP = corev1.ClusterIPNone }), false},
-		"labelled":     {service(older, func(s *corev1.Service) { s.Labels = map[string]string{corev1.IsHeadlessService: ""} }), false},
+		"younger":  {service(born.Add(time.Hour)), false},
+		"as old":   {service(born), false},
+		"older":    {service(older), true},
+		"headless": {service(older, func(s *corev1.Service) { s.Spec.ClusterIP = corev1.ClusterIPNone }), false},
+		"labelled": {service(older, func(s *corev1.Service) { s.Labels = map[string]string{corev1.IsHeadlessService: ""} }), false},
+		"labelled, with an EgressService": {service(older, func(s *corev1.Service) {
+			s.Labels, s.Spec.ExternalIPs, s.Spec.Type = map[string]string{corev1.IsHeadlessService: ""}, nil, corev1.ServiceTypeLoadBalancer
+			s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: addr}}
+		}), true},
 		"ExternalName": {service(older, func(s *corev1.Service) { s.Spec.Type, s.Spec.ClusterIP = corev1.ServiceTypeExternalName, "" }), false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -48,7 +53,7 @@ func TestServiceTakesNothing(t *testing.T) {
 				}
 			}
 			w.create(c.service)
-			if c.service.Spec.ClusterIP == "10.96.0.7" && len(c.service.Labels) == 0 {
+			if c.loses || c.service.Spec.ClusterIP == "10.96.0.7" && len(c.service.Labels) == 0 {
 				w.eventually("the conflict", func() bool { return w.is(prod, v1.ConditionConflict) })
 			}
 			label(false)
