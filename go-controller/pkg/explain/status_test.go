@@ -8,6 +8,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/ovnkube/ovnkube/go-controller/pkg/apis/conditions"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/health/reachability"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 )
@@ -95,6 +97,17 @@ func TestStatusSame(t *testing.T) {
 	}).Status()
 	if first.Same(slower) {
 		t.Error("a node that answers more slowly makes no other answer")
+	}
+}
+
+// TestConflicts: an address that somebody else claims is a problem of the object; conflicts between objects are
+// reported with the pods that they affect.
+func TestConflicts(t *testing.T) {
+	for reason, want := range map[string]string{egressip.ReasonAddressInUse: egressip.ReasonAddressInUse, egressip.ReasonOlderWins: ""} {
+		_, problems := conditionsOf("EgressIP/prod", 1, []metav1.Condition{{Type: conditions.Conflict, Status: metav1.ConditionTrue, Reason: reason}})
+		if got := reasonsOf(problems); got != want {
+			t.Errorf("%s: problems %q", reason, got)
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/apis/conditions"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 )
 
@@ -233,8 +234,10 @@ func conditionsOf(object string, generation int64, all []metav1.Condition) (shor
 		since := c.LastTransitionTime
 		good := metav1.ConditionTrue
 		switch c.Type {
-		case conditions.Conflict: // conflicts are reported with the pods that they affect
-			good = c.Status
+		case conditions.Conflict: // conflicts between objects are reported with the pods that they affect
+			if good = c.Status; c.Reason == egressip.ReasonAddressInUse {
+				good = metav1.ConditionFalse
+			}
 		case conditions.IngressRefused:
 			good = metav1.ConditionFalse
 		}
