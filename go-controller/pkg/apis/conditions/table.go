@@ -52,7 +52,7 @@ var table = []Entry{
 	{EgressIP, Assigned, no, "NodeAddress", "an address is that of a node", otherAddress},
 	{EgressIP, Assigned, no, "GatewayAddress", "an address is that of a node's gateway", otherAddress},
 	{EgressIP, Assigned, no, "APIServerAddress", "an address is that of the API server", otherAddress},
-	{EgressIP, Assigned, no, "AddressTaken", "an address belongs to an older EgressIP or to a Service", otherAddress},
+	{EgressIP, Assigned, no, "AddressTaken", "an address belongs to an older EgressIP or to an older Service", otherAddress},
 	{EgressIP, Assigned, no, "NoNode", "no node can hold an address; the message gives the reason for each", "label a node in the network of the address with `k8s.ovn.org/egress-assignable`, uncordon or repair it"},
 	{EgressIP, Assigned, no, "Disabled", "EgressIPs are not enabled; pods leave as if there were none", "set `enable-egress-ip` for all of ovnkube"},
 	{EgressIP, Programmed, yes, "Programmed", "the nodes hold the addresses and the policies that lead there are in force", ""},
