@@ -12,6 +12,7 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
@@ -53,9 +54,12 @@ type Env struct {
 	// Kube is the client for the built-in kinds.
 	Kube kubernetes.Interface
 	// REST is the configuration of clients for our own kinds.
-	REST    *rest.Config
-	Ready   *Checks
-	Metrics *metrics.Set
+	REST *rest.Config
+	// APIServers is the informer of where REST reaches the API servers. It runs before any role does, so that a master that
+	// takes over need not wait for a name server.
+	APIServers cache.SharedIndexInformer
+	Ready      *Checks
+	Metrics    *metrics.Set
 	// Audit is where a leading master records egress; nil: nowhere.
 	Audit audit.Sink
 	// leader is when this process was last known to lead.
@@ -106,6 +110,7 @@ func Run(ctx context.Context, cfg config.Config, role Role) error {
 		}
 	}
 	group, ctx := errgroup.WithContext(ctx)
+	go env.APIServers.RunWithContext(ctx)
 	for _, s := range servers {
 		group.Go(func() error { return s.serve(ctx) })
 	}
@@ -167,7 +172,7 @@ func newEnv(cfg config.Config) (*Env, error) {
 	if err != nil {
 		return nil, err
 	}
-	env := &Env{Config: cfg, Kube: cs, REST: rc, Ready: NewChecks(), Metrics: metrics.New(version.Get())}
+	env := &Env{Config: cfg, Kube: cs, REST: rc, APIServers: newAPIServers(cfg, rc), Ready: NewChecks(), Metrics: metrics.New(version.Get())}
 	// Queues get their metrics when they are created, so before any role runs.
 	workqueue.SetProvider(env.Metrics.Workqueue())
 	env.Metrics.Checks(env.Ready.Results)

@@ -39,7 +39,7 @@ func fenced(env *Env, identity string) (*Env, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Env{Config: env.Config, Kube: client, REST: rc, Ready: env.Ready, Metrics: env.Metrics, Audit: env.Audit}, nil
+	return &Env{Config: env.Config, Kube: client, REST: rc, APIServers: env.APIServers, Ready: env.Ready, Metrics: env.Metrics, Audit: env.Audit}, nil
 }
 
 // fence is shared by all clients of a master.

@@ -5,11 +5,11 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"time"
 
 	"k8s.io/client-go/informers"
 	coreinformers "k8s.io/client-go/informers/core/v1"
-	"k8s.io/klog/v2"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/bridge"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/config"
@@ -21,9 +21,6 @@ import (
 	servicemaster "github.com/ovnkube/ovnkube/go-controller/pkg/service/master"
 	servicenode "github.com/ovnkube/ovnkube/go-controller/pkg/service/node"
 )
-
-// lookupTimeout is how long the start of a role may wait for the addresses of the API server's host name.
-const lookupTimeout = 5 * time.Second
 
 // services adds the master side of Services.
 func (m *master) services(core informers.SharedInformerFactory, egress ...*noreroute.PodSet) error {
@@ -103,18 +100,12 @@ func reservedAddresses(
 	env *Env, core informers.SharedInformerFactory, nodes coreinformers.NodeInformer, ips *egressIPInformers,
 ) (*reservedsnapshot.Addresses, error) {
 	return reservedsnapshot.New(serviceConfig(env.Config).Ranges(), reservedsnapshot.Informers{
-		Nodes: nodes, EndpointSlices: core.Discovery().V1().EndpointSlices(), EgressIPs: ips.informer(), APIServers: env.apiServers(),
+		Nodes: nodes, EndpointSlices: core.Discovery().V1().EndpointSlices(), EgressIPs: ips.informer(), APIServers: env.APIServers,
 	})
 }
 
-// apiServers returns where this process is configured to reach the API servers, from whichever setting that is. A host
-// name is resolved once: the process needs a name server to reach them in any case.
-func (e *Env) apiServers() []netip.AddrPort {
-	ctx, cancel := context.WithTimeout(context.Background(), lookupTimeout)
-	defer cancel()
-	servers, err := reservedsnapshot.APIServersAt(ctx, e.REST.Host, net.DefaultResolver.LookupNetIP)
-	if err != nil {
-		klog.ErrorS(err, "Services and egress features may use the address of the API server, unless its EndpointSlice lists it", "server", e.REST.Host)
-	}
-	return servers
+// newAPIServers returns the informer of where this process is configured to reach the API servers, from whichever setting
+// that is.
+func newAPIServers(cfg config.Config, rc *rest.Config) cache.SharedIndexInformer {
+	return reservedsnapshot.NewAPIServers(rc.Host, net.DefaultResolver.LookupNetIP, serviceConfig(cfg).Ranges())
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
@@ -133,8 +134,19 @@ func (c *Cluster) placeEgressIPs() {
 	c.network = egressip.Network{Cluster: s.Pods, Service: s.Services, Join: s.Join, Masquerade: s.Masquerade,
 		Services: egressipmaster.ServiceAddrs(c.snap.Services),
 		Hosts: egressipmaster.Hosts(c.snap.Nodes, func(n *corev1.Node) topology.Node { return c.nodes[n.Name].Node },
-			reservedsnapshot.APIServersIn(c.snap.EndpointSlices, s.APIServers))}
+			reservedsnapshot.APIServersIn(append(c.configuredAPIServers(), c.snap.EndpointSlices...)))}
 	c.placed = egressip.Decide(c.candidates(), c.decoded, c.network)
+}
+
+// ranges returns the ranges of the cluster.
+func (c *Cluster) ranges() reserved.Ranges {
+	s := c.snap.Settings
+	return reserved.Ranges{Pods: s.Pods, Services: s.Services, Join: s.Join, Masquerade: s.Masquerade}
+}
+
+// configuredAPIServers returns the API servers of the settings.
+func (c *Cluster) configuredAPIServers() []*discoveryv1.EndpointSlice {
+	return []*discoveryv1.EndpointSlice{reservedsnapshot.APIServerSlice(c.snap.Settings.APIServers, c.ranges())}
 }
 
 // selecting returns the EgressIPs that select a pod, the one that has it first.
@@ -171,9 +183,10 @@ func (c *Cluster) hostEgressServices() error {
 		EndpointSlices: core.Discovery().V1().EndpointSlices(), Pods: core.Core().V1().Pods(),
 	}
 	s, nodes, addressed := c.snap.Settings, core.Core().V1().Nodes(), ips.EgressIP().V1().EgressIPs()
+	servers := reservedsnapshot.NewAPIServers("", nil, reserved.Ranges{})
 	var err error
-	c.addresses, err = reservedsnapshot.New(reserved.Ranges{Pods: s.Pods, Services: s.Services, Join: s.Join, Masquerade: s.Masquerade},
-		reservedsnapshot.Informers{Nodes: nodes, EndpointSlices: in.EndpointSlices, EgressIPs: addressed, APIServers: s.APIServers})
+	c.addresses, err = reservedsnapshot.New(c.ranges(),
+		reservedsnapshot.Informers{Nodes: nodes, EndpointSlices: in.EndpointSlices, EgressIPs: addressed, APIServers: servers})
 	if err != nil {
 		return fmt.Errorf("index addresses: %w", err)
 	}
@@ -193,6 +206,7 @@ func (c *Cluster) hostEgressServices() error {
 	}
 	fill(nodes.Informer(), c.snap.Nodes)
 	fill(in.EndpointSlices.Informer(), c.snap.EndpointSlices)
+	fill(servers, c.configuredAPIServers())
 	fill(addressed.Informer(), c.snap.EgressIPs)
 	fill(in.Services.Informer(), c.snap.Services)
 	fill(in.Pods.Informer(), c.snap.Pods)

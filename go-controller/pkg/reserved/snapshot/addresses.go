@@ -31,9 +31,9 @@ type Informers struct {
 	EndpointSlices discoveryinformers.EndpointSliceInformer
 	// EgressIPs is nil if they are not enabled.
 	EgressIPs egressipinformers.EgressIPInformer
-	// APIServers are where the cluster is configured to reach its API servers, in addition to their EndpointSlice, which
-	// does not list a load balancer in front of them.
-	APIServers []netip.AddrPort
+	// APIServers are where the cluster is configured to reach its API servers, as of NewAPIServers, in addition to their
+	// EndpointSlice; nil: unknown.
+	APIServers cache.SharedIndexInformer
 }
 
 // Addresses knows the owners of addresses. It reads the informers' caches.
@@ -42,19 +42,22 @@ type Addresses struct {
 	informers []cache.SharedIndexInformer
 	indexed   []cache.Indexer
 	nodes     cache.Indexer
-	slices    cache.Indexer
+	servers   []cache.Indexer                       // with EndpointSlices of API servers
 	onNode    *kube.Memo[corev1.Node, []netip.Addr] // hostsIn
 	// hosts are the informers of objects with addresses of hosts: nodes and API servers.
 	hosts []cache.SharedIndexInformer
-	// configured are the API servers of the configuration.
-	configured []netip.AddrPort
 }
 
 // New returns Addresses. Call it before the informers start; several Addresses can share informers.
 func New(ranges reserved.Ranges, in Informers) (*Addresses, error) {
-	a := &Addresses{Ranges: ranges, nodes: in.Nodes.Informer().GetIndexer(), slices: in.EndpointSlices.Informer().GetIndexer(),
-		hosts:      []cache.SharedIndexInformer{in.Nodes.Informer(), in.EndpointSlices.Informer()},
-		configured: outside(in.APIServers, ranges)}
+	servers := []cache.SharedIndexInformer{in.EndpointSlices.Informer()}
+	if in.APIServers != nil {
+		servers = append(servers, in.APIServers)
+	}
+	a := &Addresses{Ranges: ranges, nodes: in.Nodes.Informer().GetIndexer(), hosts: append(servers, in.Nodes.Informer())}
+	for _, inf := range servers {
+		a.servers = append(a.servers, inf.GetIndexer())
+	}
 	var err error
 	if a.onNode, err = kube.NewMemo(in.Nodes.Informer(), func(n *corev1.Node) []netip.Addr { return hostsIn(n) }); err != nil {
 		return nil, err
@@ -72,7 +75,7 @@ func New(ranges reserved.Ranges, in Informers) (*Addresses, error) {
 			return nil, fmt.Errorf("index by address: %w", err)
 		}
 	}
-	a.informers = append(owning, in.EndpointSlices.Informer())
+	a.informers = slices.Concat(owning, servers)
 	return a, nil
 }
 
@@ -96,13 +99,8 @@ func (a *Addresses) Owners(addr netip.Addr) []reserved.Owner {
 			owners = append(owners, ownersIn(obj)[addr]...)
 		}
 	}
-	if obj, ok, err := a.slices.GetByKey(apiServer); err == nil && ok {
-		owners = append(owners, ownersIn(obj)[addr]...)
-	}
-	for _, server := range a.configured {
-		if server.Addr() == addr {
-			owners = append(owners, reserved.Owner{Kind: reserved.APIServer, Ports: []uint16{server.Port()}})
-		}
+	for _, slice := range a.apiServers() {
+		owners = append(owners, ownersIn(slice)[addr]...)
 	}
 	reserved.Sort(owners)
 	return owners
@@ -131,26 +129,27 @@ func (a *Addresses) Hosts() []netip.Addr {
 
 // APIServers returns the addresses of the API servers, from their EndpointSlice and the configuration, possibly with
 // duplicates.
-func (a *Addresses) APIServers() []netip.Addr {
+func (a *Addresses) APIServers() []netip.Addr { return APIServersIn(a.apiServers()) }
+
+// apiServers returns the EndpointSlices of API servers.
+func (a *Addresses) apiServers() []*discoveryv1.EndpointSlice {
 	var all []*discoveryv1.EndpointSlice
-	obj, ok, err := a.slices.GetByKey(apiServer)
-	if slice, is := obj.(*discoveryv1.EndpointSlice); err == nil && ok && is {
-		all = append(all, slice)
+	for _, indexer := range a.servers {
+		obj, ok, err := indexer.GetByKey(apiServer)
+		if slice, is := obj.(*discoveryv1.EndpointSlice); err == nil && ok && is {
+			all = append(all, slice)
+		}
 	}
-	return APIServersIn(all, a.configured)
+	return all
 }
 
-// APIServersIn returns the addresses of the API servers, from their EndpointSlice if it is among the given ones, and
-// those of configured ones.
-func APIServersIn(all []*discoveryv1.EndpointSlice, configured []netip.AddrPort) []netip.Addr {
+// APIServersIn returns the addresses of the API servers, from those of the given EndpointSlices that are theirs.
+func APIServersIn(all []*discoveryv1.EndpointSlice) []netip.Addr {
 	var addrs []netip.Addr
 	for _, s := range all {
 		if s.Namespace+"/"+s.Name == apiServer {
 			addrs = append(addrs, hostsIn(s)...)
 		}
-	}
-	for _, server := range configured {
-		addrs = append(addrs, server.Addr())
 	}
 	return addrs
 }

@@ -1,12 +1,8 @@
 package snapshot
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -98,11 +94,14 @@ func TestConfiguredAPIServer(t *testing.T) {
 		}
 		return all
 	}
-	a, err := New(reserved.Ranges{Services: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}}, Informers{
-		Nodes: core.Core().V1().Nodes(), EndpointSlices: core.Discovery().V1().EndpointSlices(),
-		APIServers: at("192.0.2.10:6443", "[2001:db8::10]:6443", "127.0.0.1:6443", "[::1]:6443", "10.96.0.1:443"),
-	})
+	ranges := reserved.Ranges{Services: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}}
+	servers := NewAPIServers("", nil, ranges)
+	a, err := New(ranges, Informers{Nodes: core.Core().V1().Nodes(), EndpointSlices: core.Discovery().V1().EndpointSlices(), APIServers: servers})
 	if err != nil {
+		t.Fatal(err)
+	}
+	configured := APIServerSlice(at("192.0.2.10:6443", "[2001:db8::10]:6443", "127.0.0.1:6443", "[::1]:6443", "10.96.0.1:6443"), ranges)
+	if err := servers.GetIndexer().Add(configured); err != nil {
 		t.Fatal(err)
 	}
 	if err := core.Discovery().V1().EndpointSlices().Informer().GetIndexer().Add(endpoints(kubernetes, "172.18.0.2")); err != nil {
@@ -125,34 +124,6 @@ func TestConfiguredAPIServer(t *testing.T) {
 		if owners := a.Owners(netip.MustParseAddr(addr)); len(owners) != 0 {
 			t.Errorf("owners of %s: %+v", addr, owners)
 		}
-	}
-}
-
-func TestAPIServersAt(t *testing.T) {
-	names := func(_ context.Context, _, host string) ([]netip.Addr, error) {
-		if host != "api.example.org" {
-			return nil, errors.New("no such host")
-		}
-		return []netip.Addr{netip.MustParseAddr("::ffff:192.0.2.10"), netip.MustParseAddr("2001:db8::10")}, nil
-	}
-	for server, want := range map[string]string{
-		"":                              "[] <nil>",
-		"https://192.0.2.10:6443":       "[192.0.2.10:6443] <nil>",
-		"https://[2001:db8::10]:6443/x": "[[2001:db8::10]:6443] <nil>",
-		"https://192.0.2.10":            "[192.0.2.10:443] <nil>",
-		"http://192.0.2.10":             "[192.0.2.10:80] <nil>",
-		"192.0.2.10:6443":               "[192.0.2.10:6443] <nil>",
-		"2001:db8::10":                  "[] parse the URL of the API server: ",
-		"https://api.example.org:6443":  "[192.0.2.10:6443 [2001:db8::10]:6443] <nil>",
-		"https://other.example.org":     "[] resolve the host name of the API server: no such host",
-	} {
-		at, err := APIServersAt(t.Context(), server, names)
-		if got := fmt.Sprint(at, " ", err); !strings.HasPrefix(got, want) {
-			t.Errorf("%q: %s, want %s", server, got, want)
-		}
-	}
-	if at, err := APIServersAt(t.Context(), "https://api.example.org", nil); len(at) != 0 || err != nil {
-		t.Errorf("without a resolver: %v, %v", at, err)
 	}
 }
 

@@ -2,14 +2,27 @@ package snapshot
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"net"
 	"net/netip"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/reserved"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
 )
 
 // Lookup resolves a host name, as net.Resolver.LookupNetIP does.
@@ -54,10 +67,108 @@ func APIServersAt(ctx context.Context, server string, lookup Lookup) ([]netip.Ad
 	return at, nil
 }
 
-// outside returns which of the configured servers are on hosts of their own: processes may also be configured to use a
-// proxy on their own host, or the Service of the API servers.
-func outside(servers []netip.AddrPort, ranges reserved.Ranges) []netip.AddrPort {
-	return slices.DeleteFunc(slices.Clone(servers), func(s netip.AddrPort) bool {
-		return reserved.NoHost(s.Addr()) != "" || ranges.Refuse(s.Addr()) != (reserved.Refusal{})
-	})
+// NewAPIServers returns an informer of the addresses at which this process is configured to reach the API servers, as an
+// EndpointSlice like that of the API servers themselves, which does not list a load balancer in front of them. A host name
+// is resolved until there is an answer, and again all the time. The caller runs the informer.
+func NewAPIServers(server string, lookup Lookup, ranges reserved.Ranges) cache.SharedIndexInformer {
+	return newConfigured(server, lookup, ranges).informer()
+}
+
+func newConfigured(server string, lookup Lookup, ranges reserved.Ranges) *configured {
+	return &configured{server: server, lookup: lookup, ranges: ranges, interval: lookupInterval, missed: map[netip.AddrPort]int{}}
+}
+
+func (c *configured) informer() cache.SharedIndexInformer {
+	return cache.NewSharedIndexInformer(&cache.ListWatch{ListWithContextFunc: c.list, WatchFuncWithContext: c.watch}, &discoveryv1.EndpointSlice{}, 0, nil)
+}
+
+const (
+	// lookupTimeout limits an attempt to resolve a host name. It is that of a connection of client-go, which includes the
+	// same look-up: with less, a dead name server would be the only one to be asked.
+	lookupTimeout = 30 * time.Second
+	// lookupRetry is the pause after an attempt without an answer.
+	lookupRetry = time.Second
+	// lookupInterval is the pause after an answer. The informer adds up to a minute.
+	lookupInterval = time.Minute
+	// forgetAfter is how many answers in a row lack an address before it is forgotten: it may still be in use, and some name
+	// servers answer with a different part of many addresses each time.
+	forgetAfter = 60
+)
+
+// configured lists the API servers of the configuration.
+type configured struct {
+	server   string
+	lookup   Lookup
+	ranges   reserved.Ranges
+	interval time.Duration
+	// missed are the known addresses, with the number of answers that have lacked each since it was last in one.
+	missed  map[netip.AddrPort]int
+	failing bool // the last attempt
+	lost    waits.Lost
+}
+
+// list returns the addresses as soon as there is an answer, if none are known, or as they were if there is no answer.
+func (c *configured) list(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
+	defer c.lost.Set(waits.Wait{}, nil)
+	for {
+		limited, cancel := context.WithTimeout(ctx, lookupTimeout)
+		servers, err := APIServersAt(limited, c.server, c.lookup)
+		cancel()
+		var dns *net.DNSError
+		unanswered := errors.As(err, &dns) && !dns.IsNotFound
+		if err == nil {
+			c.answered(servers)
+		} else if !c.failing {
+			klog.ErrorS(err, "Cannot resolve the API server, whose address Services and egress features must not use", "server", c.server)
+		}
+		c.failing = err != nil
+		// A name that does not exist is an answer: a proxy may resolve it.
+		if !unanswered || len(c.missed) > 0 {
+			known := slices.SortedFunc(maps.Keys(c.missed), netip.AddrPort.Compare)
+			return &discoveryv1.EndpointSliceList{Items: []discoveryv1.EndpointSlice{*APIServerSlice(known, c.ranges)}}, nil
+		}
+		c.lost.Set(waits.Wait{Part: "informers", Object: c.server, For: "the addresses of the API server", Reason: waits.ReasonAPIServer}, err)
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(lookupRetry):
+		}
+	}
+}
+
+// answered takes an answer over.
+func (c *configured) answered(servers []netip.AddrPort) {
+	for known := range c.missed {
+		c.missed[known]++
+	}
+	for _, s := range servers {
+		c.missed[s] = 0
+	}
+	maps.DeleteFunc(c.missed, func(_ netip.AddrPort, answers int) bool { return answers >= forgetAfter })
+}
+
+// watch makes the informer list again after a while: nobody reports that a name has other addresses.
+func (c *configured) watch(ctx context.Context, _ metav1.ListOptions) (watch.Interface, error) {
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-time.After(c.interval):
+		return nil, apierrors.NewResourceExpired("time to resolve the host name again")
+	}
+}
+
+// APIServerSlice returns configured API servers like the EndpointSlice of the API servers themselves. Only those on hosts of
+// their own are in it: processes may also be configured to use a proxy on their own host, or the Service of the API servers.
+func APIServerSlice(servers []netip.AddrPort, ranges reserved.Ranges) *discoveryv1.EndpointSlice {
+	slice := &discoveryv1.EndpointSlice{}
+	slice.Namespace, slice.Name, _ = cache.SplitMetaNamespaceKey(apiServer)
+	for _, s := range servers {
+		if reserved.NoHost(s.Addr()) != "" || ranges.Refuse(s.Addr()) != (reserved.Refusal{}) {
+			continue
+		}
+		port := int32(s.Port())
+		slice.Ports = []discoveryv1.EndpointPort{{Port: &port}} // one, since there is one URL
+		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{s.Addr().String()}})
+	}
+	return slice
 }
