@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"sync"
 	"time"
@@ -39,6 +40,9 @@ func (o *Optional) Apply(ctx context.Context, w ChainWriter, contributor string,
 	if !paused {
 		if refused = w.Apply(ctx, contributor, with); refused == nil {
 			return true, nil, nil
+		}
+		if ctx.Err() != nil { // the write was given up, which says nothing about the kernel
+			return false, nil, errors.Join(refused, w.Apply(ctx, contributor, without))
 		}
 		o.mu.Lock()
 		o.from = now.Add(OptionalRetry)
