@@ -299,7 +299,7 @@ func TestUndone(t *testing.T) {
 	db.OnSystem(func() { told <- "system" })
 	bridge := func(key string) ovs.Bridge {
 		return ovs.Bridge{Name: "br0", DatapathType: "netdev", FailMode: "secure", MAC: "02:00:00:00:00:09", Tag: ovs.NoTag,
-			ExternalIDs: map[string]string{"mine": key}}
+			ExternalIDs: map[string]string{"mine": key, "ct-zone-pod": "7"}}
 	}
 	write := func(key string) {
 		t.Helper()
@@ -312,6 +312,7 @@ func TestUndone(t *testing.T) {
 		t.Helper()
 		o.Run("ovs-vsctl", "set", "Open_vSwitch", ".", "external_ids:theirs="+n, "other_config:ovn-chassis-idx-"+n+"=1",
 			"--", "set", "bridge", "br0", "external_ids:ct-zone-lr=4"+n, "external_ids:ovn-nb-cfg="+n,
+			"--", "remove", "bridge", "br0", "external_ids", "ct-zone-pod",
 			"--", "set", "port", "p0", "external_ids:theirs="+n)
 	}
 	write("1")

@@ -3,6 +3,7 @@ package ovs
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/ovn-org/libovsdb/model"
 
@@ -18,6 +19,12 @@ type written struct {
 	ports   map[string]Port
 }
 
+const (
+	// zonePrefix is the prefix of the external_ids keys in which ovn-controller stores its conntrack zones. Those that were
+	// restored are its own again: it removes each with its pod.
+	zonePrefix = "ct-zone-"
+)
+
 // record changes what counts as written. It is called before the transaction, so that the event of the
 // transaction shows what is wanted.
 func (db *DB) record(change func(*written)) {
@@ -30,7 +37,9 @@ func (w *written) setSystem(ids map[string]string) { w.system = over(w.system, i
 
 func (w *written) setBridge(want Bridge) {
 	have := w.bridges[want.Name]
-	have.OtherConfig, have.ExternalIDs = over(have.OtherConfig, want.config()), over(have.ExternalIDs, want.ExternalIDs)
+	ids := maps.Clone(want.ExternalIDs)
+	maps.DeleteFunc(ids, func(key, _ string) bool { return strings.HasPrefix(key, zonePrefix) })
+	have.OtherConfig, have.ExternalIDs = over(have.OtherConfig, want.config()), over(have.ExternalIDs, ids)
 	if want.FailMode != "" {
 		have.FailMode = want.FailMode
 	}
