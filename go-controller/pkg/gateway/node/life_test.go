@@ -260,6 +260,17 @@ func TestEncapIPElsewhere(t *testing.T) {
 			t.Errorf("tunnels end at %s, want %s", got, addr)
 		}
 		l.told(kube.AnnotationNetworkFailure, "", "encap-ip")
+
+		// A host that is attached keeps its addresses even if the endpoint and the bridge are lost at once.
+		l.ns.Run("ip", "addr", "del", addr, "dev", "lo")
+		l.vs.Run("ovs-vsctl", "del-br", "breth0")
+		if err := l.pass(g); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
+		}
+		state := func(of string) string { return of[strings.Index(of, " 172."):] } // without the link
+		if got := l.attachment("breth0"); state(got) != state(before) {
+			t.Errorf("the bridge has\n%s\nthe uplink had\n%s", got, before)
+		}
 	}
 }
 

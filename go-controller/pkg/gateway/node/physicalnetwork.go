@@ -153,7 +153,13 @@ func (g *Gateway) fits(a attached, mtu int, first *attached) error {
 			return fmt.Errorf("uplink %s has an MTU of %d, tunnels for pods with %d need %d: "+
 				"lower --mtu or raise that of the uplink; the host is left alone", a.uplink, mtu, g.MTU, need)
 		}
-		return g.hasEndpoint(a)
+		if len(g.memory.System) > 0 { // it was attached before, and its addresses may be on a bridge that was lost
+			return nil
+		}
+		if err := g.hasEndpoint(a); err != nil {
+			return fmt.Errorf("%w; the host is left alone", err)
+		}
+		return nil
 	}
 	if len(a.primary) == 0 {
 		return fmt.Errorf("%s has %v, which is no address of %v: the host is left alone", a.uplink, a.host.Addrs, g.Families)
@@ -181,7 +187,7 @@ func (g *Gateway) hasEndpoint(a attached) error {
 	if ok, err := attachment.Has(g.EncapIP); err != nil || ok {
 		return err
 	}
-	return fmt.Errorf("--encap-ip %s: no interface of the host has this address; the host is left alone", g.EncapIP)
+	return fmt.Errorf("--encap-ip %s: no interface of the host has this address", g.EncapIP)
 }
 
 // errSameBridge is the error of an interface that cannot be the second uplink.

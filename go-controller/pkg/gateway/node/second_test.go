@@ -192,6 +192,27 @@ func TestSecondUplink(t *testing.T) {
 	gone("after cleaning up")
 }
 
+// TestSecondUplinkTunnels: a lost bridge is restored even if tunnels end at one of its addresses, which the host does not have
+// until then.
+func TestSecondUplinkTunnels(t *testing.T) {
+	for _, addr := range []string{"192.168.50.3", "fd00:50::3"} {
+		l := newLab(t)
+		g := l.second()
+		g.EncapIP = netip.MustParseAddr(addr)
+		l.mustPass(g)
+		for _, bridges := range [][]string{{"breth1"}, {"breth0", "breth1"}} {
+			for _, b := range bridges {
+				l.vs.Run("ovs-vsctl", "del-br", b)
+			}
+			if err := l.pass(g); err != nil {
+				t.Errorf("%s: without %v: %v", addr, bridges, err)
+			}
+			l.carries("breth1", "restored")
+			l.reachable()
+		}
+	}
+}
+
 // TestSecondUplinkOfTwo: the error about an interface that cannot be the second uplink names the
 // option, and the interface is left alone; the node has the rest of its network.
 func TestSecondUplinkOfTwo(t *testing.T) {

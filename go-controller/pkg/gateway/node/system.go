@@ -116,6 +116,9 @@ func (g *Gateway) encapIP(a attached) netip.Addr {
 // ensureMapping configures the tunnel endpoint and the database of ovn-controller and, last of
 // all, the bridges of the gateway router.
 func (g *Gateway) ensureMapping(ctx context.Context, system map[string]string, a attachments) error {
+	if err := g.hasEndpoint(a.attached); err != nil {
+		return err
+	}
 	bridges := map[string]string{}
 	if a.missing != nil { // the previous mapping stays
 		bridges[topology.ExternalGatewayNetwork] = gateway.MappedBridge(system[idMappings], topology.ExternalGatewayNetwork)
