@@ -262,6 +262,7 @@ func TestUndoneByOthers(t *testing.T) {
 	before := look()
 	for _, undo := range [][]string{
 		{"remove", "Open_vSwitch", ".", "external_ids", idRemote},
+		{"remove", "Open_vSwitch", ".", "external_ids", idSystem},
 		{"remove", "Open_vSwitch", ".", "external_ids", idEncapIP},
 		{"remove", "Open_vSwitch", ".", "external_ids", idMappings},
 		{"set", "Open_vSwitch", ".", "external_ids:ovn-encap-type=vxlan"},

@@ -36,8 +36,8 @@ func (g *Gateway) ensureSystem(ctx context.Context) (map[string]string, error) {
 		// OVN 23.03 may crash.
 		delete(want, idRemote)
 	}
-	if have[idSystem] == "" && want[idSystem] == "" {
-		want[idSystem] = uuid.NewString()
+	if have[idSystem] == "" { // also if only that was removed: certificates and ports name the chassis
+		want[idSystem] = cmp.Or(g.memory.System[idSystem], uuid.NewString())
 	}
 	// The ports of pods request a chassis whose name or hostname is the name of the node.
 	// The current or former name of the host itself does not matter.

@@ -310,7 +310,7 @@ func TestUndone(t *testing.T) {
 	}
 	foreign := func(n string) {
 		t.Helper()
-		o.Run("ovs-vsctl", "set", "Open_vSwitch", ".", "external_ids:theirs="+n, "other_config:ovn-chassis-idx-"+n+"=1",
+		o.Run("ovs-vsctl", "set", "Open_vSwitch", ".", "external_ids:theirs="+n, "external_ids:system-id="+n, "other_config:ovn-chassis-idx-"+n+"=1",
 			"--", "set", "bridge", "br0", "external_ids:ct-zone-lr=4"+n, "external_ids:ovn-nb-cfg="+n,
 			"--", "remove", "bridge", "br0", "external_ids", "ct-zone-pod",
 			"--", "set", "port", "p0", "external_ids:theirs="+n)
@@ -326,6 +326,7 @@ func TestUndone(t *testing.T) {
 		{"system", []string{"remove", "Open_vSwitch", ".", "external_ids", "ovn-remote"}},
 		{"system", []string{"set", "Open_vSwitch", ".", "external_ids:ovn-remote=3"}},
 		{"system", []string{"set", "Open_vSwitch", ".", "external_ids:other=3"}},
+		{"system", []string{"remove", "Open_vSwitch", ".", "external_ids", "system-id"}},
 		{"system", []string{"del-ssl"}},
 		{"system", []string{"set-ssl", "/k3", "/c", "/ca"}},
 		{"system", []string{"set", "SSL", ".", "private_key=/k3"}},

@@ -23,6 +23,8 @@ const (
 	// zonePrefix is the prefix of the external_ids keys in which ovn-controller stores its conntrack zones. Those that were
 	// restored are its own again: it removes each with its pod.
 	zonePrefix = "ct-zone-"
+	// idSystem is the external_ids key of the identity of this host, which must not be missing, whoever has written it.
+	idSystem = "system-id"
 )
 
 // record changes what counts as written. It is called before the transaction, so that the event of the
@@ -99,7 +101,8 @@ func (w *written) undone(old, new model.Model) (system bool, name string) {
 	switch now := new.(type) {
 	case *vswitchd.OpenvSwitch:
 		before, ok := old.(*vswitchd.OpenvSwitch)
-		return ok && (revertedKeys(w.system, before.ExternalIDs, now.ExternalIDs) || w.tls != (TLS{}) && before.SSL != nil && now.SSL == nil), ""
+		lost := ok && before.ExternalIDs[idSystem] != "" && now.ExternalIDs[idSystem] == ""
+		return ok && (lost || revertedKeys(w.system, before.ExternalIDs, now.ExternalIDs) || w.tls != (TLS{}) && before.SSL != nil && now.SSL == nil), ""
 	case *vswitchd.SSL: // also a new one, which replaces the one before
 		have := TLS{now.PrivateKey, now.Certificate, now.CaCert}
 		return w.tls != (TLS{}) && (have != w.tls || now.ExternalIDs[idTLSBefore] == ""), ""
