@@ -169,7 +169,9 @@ func (c *Controller) plan(w *work, key string, port *port) error {
 		return nil
 	}
 	if p == nil && c.deps.Static(key) {
-		return nil // a static pod may run without its mirror pod as long as it has its port; pod/master calls Look when that is removed
+		// A static pod may run without its mirror pod as long as it has its port; pod/master calls Look when that is removed.
+		c.keepRerouted(key)
+		return nil
 	}
 	if p != nil && st.node == "" {
 		st.node = p.Spec.NodeName // for deletePod
@@ -185,6 +187,11 @@ func (c *Controller) plan(w *work, key string, port *port) error {
 	}
 	c.planPod(w, key, st, p, addrs)
 	return nil
+}
+
+// keepRerouted tells others that the addresses of a pod have policies, which a master that started later has not written itself.
+func (c *Controller) keepRerouted(key string) {
+	c.deps.Rerouted.Set(key, egressip.StateOf(c.deps.Writer.Rows(egressip.Owner(key))).Addrs())
 }
 
 // deletePod removes the rows of a deleted pod. The pod may send until its chassis has
@@ -208,7 +215,7 @@ func (c *Controller) deletePod(w *work, key string, st *podState) {
 	sends := !gone && !portRemoved
 	if (sends || !c.formerGone(st)) && rest > 0 && len(c.deps.Writer.Rows(egressip.Owner(key))) > 0 {
 		if unknown { // as for other pods that have policies
-			c.deps.Rerouted.Set(key, egressip.StateOf(c.deps.Writer.Rows(egressip.Owner(key))).Addrs())
+			c.keepRerouted(key)
 		}
 		if sends && portGone && !unknown { // otherwise pod/master calls Look when it is
 			c.await(w.waits, key, st.node, reached{portGone: true, uid: st.uid, flushed: true})

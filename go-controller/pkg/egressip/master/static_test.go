@@ -2,6 +2,7 @@ package master
 
 import (
 	"context"
+	"net/netip"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -48,6 +49,9 @@ func TestStaticPodKeepsItsPolicies(t *testing.T) {
 			synctest.Wait()
 			if got := w.hops(key, addr); got != led || w.nats(key) != nats {
 				t.Errorf("%s led to %q, translations %q, want %q, %q", when, got, w.nats(key), led, nats)
+			}
+			if !w.pods.Has(netip.MustParseAddr(addr)) {
+				t.Errorf("%s its address is not told", when)
 			}
 		}
 		w.remove(mirror("1"))
