@@ -207,7 +207,8 @@ func TestWaysOut(t *testing.T) {
 						t.Fatal(err)
 					}
 					for { // earlier packets may still have been on their way
-						text, err := make([]byte, 1), error(nil)
+						var err error
+						text := make([]byte, 1)
 						if _, from, err = server.ReadFromUDPAddrPort(text); err != nil || text[0] == sent {
 							return err == nil
 						}

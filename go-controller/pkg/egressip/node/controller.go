@@ -346,23 +346,35 @@ func (c *Controller) self() (topology.Node, error) {
 	return node, nil
 }
 
-// reconcile takes and releases the addresses of one EgressIP, and reports this in the status.
-func (c *Controller) reconcile(ctx context.Context, key string) error {
+// task returns what is to be done for a key that is not that of an EgressIP; nil if it is one.
+func (c *Controller) task(key string) func(context.Context) error {
 	switch key {
 	case suppressionKey:
-		c.suppression.end()
-		if err := c.suppression.apply(ctx); err != nil {
-			return err
-		}
-		return c.suppression.forget(ctx)
+		return c.endSuppression
 	case withdrawKey:
-		return c.withdrawRequest(ctx)
+		return c.withdrawRequest
 	case recordKey:
-		return c.deps.Record.Restore(ctx)
+		return c.deps.Record.Restore
 	case changingKey:
-		return c.endHoldingBack(ctx)
+		return c.endHoldingBack
 	case takeoversKey:
-		return c.finishTakeovers(ctx)
+		return c.finishTakeovers
+	}
+	return nil
+}
+
+func (c *Controller) endSuppression(ctx context.Context) error {
+	c.suppression.end()
+	if err := c.suppression.apply(ctx); err != nil {
+		return err
+	}
+	return c.suppression.forget(ctx)
+}
+
+// reconcile takes and releases the addresses of one EgressIP, and reports this in the status.
+func (c *Controller) reconcile(ctx context.Context, key string) error {
+	if do := c.task(key); do != nil {
+		return do(ctx)
 	}
 	e, err := c.deps.EgressIPs.Lister().Get(key)
 	if apierrors.IsNotFound(err) {

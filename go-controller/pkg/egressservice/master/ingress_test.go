@@ -52,7 +52,9 @@ func TestIngressOfNodeLater(t *testing.T) {
 
 		endpoints.Endpoints = endpoints.Endpoints[1:]
 		w.update(endpoints)
-		w.eventually("fewer endpoints", func() bool { return strings.Count(w.nb.DumpFeature(egressservice.Feature), "nexthops") == len(endpoints.Endpoints) && claimed() })
+		w.eventually("fewer endpoints", func() bool {
+			return strings.Count(w.nb.DumpFeature(egressservice.Feature), "nexthops") == len(endpoints.Endpoints) && claimed()
+		})
 		w.health.Set(host, place.Dead)
 		w.eventually("another host", func() bool { return w.anyHost(demo) != host && claimed() })
 		w.remove(n)
