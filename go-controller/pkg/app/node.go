@@ -405,7 +405,6 @@ func (n *node) egressServices(core, pods informers.SharedInformerFactory, all *n
 		IPRules:        n.ipRules,
 		Tables:         table.Finder{Dirs: table.DefaultDirs},
 		Flush:          n.flushTranslated(),
-		FlushRouted:    n.flushRouted(),
 		OnApplied:      n.switches.OnFlowsInstalled,
 		Settle:         n.flows.Settle,
 		ClusterSubnets: n.env.Config.Default.ClusterPrefixes(),

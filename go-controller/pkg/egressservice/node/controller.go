@@ -50,9 +50,6 @@ type Deps struct {
 	// conntrack.FlushTranslated. Once a translation has ended, ended contains
 	// the addresses that this node no longer translates to.
 	Flush func(ctx context.Context, stale func(src, to netip.Addr) bool, ended []netip.Addr) error
-	// FlushRouted deletes the connections of pods that leave by a network and have another address than
-	// the host would masquerade them with now.
-	FlushRouted func(ctx context.Context, pods map[netip.Addr]bool) error
 	// OnApplied registers a function that is called whenever the master's changes to the
 	// northbound database have taken effect on this node. Settle waits until no packet uses flows of
 	// Open vSwitch that were replaced before the call.
@@ -142,9 +139,7 @@ func New(deps Deps) (*Controller, error) {
 		users: map[netip.Addr][]string{}, awaiting: map[string][]string{}, elsewhere: map[string][]netip.Addr{},
 		others: map[string]otherHost{}}
 	c.flush = newFlusher(deps.Flush, c.inUse)
-	leaving := deps
-	leaving.FlushRouted = c.flushRouted
-	c.leaving = newLeaving(leaving, c.flush)
+	c.leaving = newLeaving(deps, c.flush)
 	c.queue = queue.New("egressservice-node", c.reconcile)
 	deps.OnApplied(c.applied)
 	c.queue.Seed(func() []string {
@@ -345,9 +340,6 @@ func (c *Controller) program(ctx context.Context, key string, want contribution,
 	}
 	if err := c.flushReplaced(ctx, have, want, untrusted, takeover); err != nil {
 		return fmt.Errorf("flush connections of EgressService %s: %w", key, err)
-	}
-	if err := c.flushRerouted(ctx, have, want); err != nil {
-		return fmt.Errorf("apply EgressService %s: %w", key, err)
 	}
 	c.note(key, want)
 	if takeover {

@@ -323,31 +323,12 @@ func (l *leaving) expire(ctx context.Context) error {
 	if err := l.flush.ended(ctx, ended); err != nil {
 		return err
 	}
-	if err := l.flushUnrouted(ctx, ipRules); err != nil {
-		return err
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	drop(l.translations, translations)
 	drop(l.ipRules, ipRules)
 	maps.DeleteFunc(l.replies, func(_ string, kept leavingReplies) bool { return !kept.until.After(now) })
 	return nil
-}
-
-// flushUnrouted deletes the connections of the pods that have left a network and that still have its address.
-func (l *leaving) flushUnrouted(ctx context.Context, ipRules map[host.IPRule]time.Time) error {
-	former := contribution{ipRules: map[host.IPRule]struct{}{}}
-	for r := range ipRules {
-		former.ipRules[r] = struct{}{}
-	}
-	pods := map[netip.Addr]bool{}
-	for pod := range former.routed() {
-		pods[pod] = true
-	}
-	if len(pods) == 0 {
-		return nil
-	}
-	return l.deps.FlushRouted(ctx, pods)
 }
 
 // expired returns the entries that have expired.

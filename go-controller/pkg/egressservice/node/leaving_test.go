@@ -58,8 +58,7 @@ func newBareHost(t *testing.T) bareHost {
 	c, err := New(Deps{
 		Node: "n1", Egress: egress, Chains: h.chains, Tables: h.connections, Flush: h.connections.flush, ClusterSubnets: cluster,
 		OnApplied: func(func()) {}, Settle: func(context.Context) error { return nil },
-		FlushRouted: func(context.Context, map[netip.Addr]bool) error { return nil },
-		IPRules:     host.NewSet("ip rules", hostfake.NewKernel(map[host.IPRule]struct{}{}), func(struct{}, struct{}) bool { return true }),
+		IPRules: host.NewSet("ip rules", hostfake.NewKernel(map[host.IPRule]struct{}{}), func(struct{}, struct{}) bool { return true }),
 		Informers: snapshot.Informers{
 			EgressServices: externalversions.NewSharedInformerFactory(egress, 0).EgressService().V1().EgressServices(),
 			Services:       core.Core().V1().Services(),

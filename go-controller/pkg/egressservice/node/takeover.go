@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net/netip"
 	"time"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice"
@@ -57,21 +56,16 @@ func (c *Controller) applied() {
 	}
 }
 
-// finishTakeovers flushes the connections of all EgressServices whose traffic is led to this node, or into a network: the master reports
+// finishTakeovers flushes the connections of all EgressServices whose traffic is led to this node: the master reports
 // that when it has written the policies, and until they are in force here a busy connection may recreate its old entry.
 func (c *Controller) finishTakeovers(ctx context.Context) error {
-	all, routed := egressservice.Translations{}, map[netip.Addr]bool{}
+	all := egressservice.Translations{}
 	c.mu.Lock()
 	for _, translations := range c.settled {
 		maps.Copy(all, translations)
 	}
-	for _, has := range c.contributed {
-		for pod := range has.routed() {
-			routed[pod] = true
-		}
-	}
 	c.mu.Unlock()
-	if len(all)+len(routed) == 0 {
+	if len(all) == 0 {
 		return nil
 	}
 	if err := c.deps.Settle(ctx); err != nil {
@@ -80,5 +74,5 @@ func (c *Controller) finishTakeovers(ctx context.Context) error {
 	if err := c.flush.replaced(ctx, all, nil); err != nil {
 		return fmt.Errorf("flush connections from before their pods were led here: %w", err)
 	}
-	return c.flushRouted(ctx, routed)
+	return nil
 }
