@@ -109,6 +109,8 @@ func TestAddressesOfOthers(t *testing.T) {
 	w.told("APIServerAddress", "198.51.100.7")
 	w.serves("5.5.5.5=10.244.1.3")
 
+	// The nodes have a queue of their own.
+	eventually.True(t, "the variables of n2", func() bool { return strings.Contains(w.nb.Dump(), "chassis-n2") }, eventually.Dump(w.nb.Dump))
 	before := w.nb.Writes()
 	w.start()
 	if n := w.nb.Writes() - before; n != 0 {
