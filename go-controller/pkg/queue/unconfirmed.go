@@ -44,3 +44,10 @@ func (u *Unconfirmed) Reported() (late time.Duration, matters bool) {
 	u.changed = late < confirmTime
 	return late, true
 }
+
+// Waiting reports whether there is a change that later reports may still include.
+func (u *Unconfirmed) Waiting() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.changed
+}

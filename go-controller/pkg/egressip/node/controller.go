@@ -139,6 +139,8 @@ type Controller struct {
 	changing    *changing
 	// unconfirmed: the policies that lead pods here may not be in force on this node yet.
 	unconfirmed queue.Unconfirmed
+	// newlyLed are the pods that are led to this node since some report that is not confirmed yet, with their addresses.
+	newlyLed map[netip.Addr]netip.Addr
 	// previous are the previous holders of the addresses.
 	previous *previousHolders
 	// copies writes the rules that forward packets to them.
@@ -195,7 +197,7 @@ func (s state) onLinks() []netip.Addr {
 // New returns the controller.
 func New(deps Deps) (*Controller, error) {
 	c := &Controller{deps: deps, stopped: make(chan struct{}), states: map[string]state{},
-		holders: map[netip.Addr]int{}, heldFor: map[netip.Addr]types.UID{}, touched: map[string]bool{}, released: map[string]map[netip.Addr]released{}}
+		holders: map[netip.Addr]int{}, heldFor: map[netip.Addr]types.UID{}, touched: map[string]bool{}, newlyLed: map[netip.Addr]netip.Addr{}, released: map[string]map[netip.Addr]released{}}
 	c.suppression, c.pods, c.stale, c.previous = newARPSuppression(c), newPods(c, deps.Pods), newStaleConntrack(deps.Forget), newPreviousHolders(deps)
 	c.translated, c.changing = newTranslations(c), newChanging(deps.Kernel)
 	c.queue = queue.New("egressip-node", c.reconcile)

@@ -36,13 +36,16 @@ func (c *Controller) awaitPods(before, after state) {
 	if before.incomplete { // none was led here yet for what failed
 		was = nil
 	}
-	for pod, to := range after.leads() {
-		if was[pod] != to {
-			c.unconfirmed.Changed()
-			c.queue.EnqueueAfter(reportPace, takeoversKey) // if the chassis has reported before
-			return
-		}
+	led := after.leads()
+	maps.DeleteFunc(led, func(pod, to netip.Addr) bool { return was[pod] == to })
+	if len(led) == 0 {
+		return
 	}
+	c.mu.Lock()
+	maps.Copy(c.newlyLed, led)
+	c.unconfirmed.Changed()
+	c.mu.Unlock()
+	c.queue.EnqueueAfter(reportPace, takeoversKey) // if the chassis has reported before
 }
 
 // applied is called when policies that lead pods here may have come into force on this node.
@@ -52,15 +55,12 @@ func (c *Controller) applied() {
 	}
 }
 
-// finishTakeovers flushes the connections of all pods that are led here, unless another feature leads them.
+// finishTakeovers flushes the connections of the pods that were not led here before, unless another feature leads them. Others
+// are left alone: where the router and the host share their entries, those of pods with external gateways look as if they had
+// another address.
 func (c *Controller) finishTakeovers(ctx context.Context) error {
-	all := map[netip.Addr]netip.Addr{}
-	c.mu.Lock()
-	for _, s := range c.states {
-		maps.Copy(all, s.leads())
-	}
-	c.mu.Unlock()
-	if len(all) == 0 {
+	led, last := c.stillLed()
+	if len(led) == 0 {
 		return nil
 	}
 	if err := c.deps.Flows.Settle(ctx); err != nil {
@@ -70,12 +70,34 @@ func (c *Controller) finishTakeovers(ctx context.Context) error {
 	if err == nil {
 		preceded := egressip.Preceded(rules)
 		err = c.deps.Kernel.Flush(ctx, func(src, to netip.Addr) bool {
-			want, led := all[src]
-			return led && to != want && !preceded[src]
+			want, ok := led[src]
+			return ok && to != want && !preceded[src]
 		}, nil)
 	}
 	if err != nil {
 		return fmt.Errorf("flush connections from before their pods were led here: %w", err)
 	}
+	if last {
+		c.mu.Lock()
+		maps.DeleteFunc(c.newlyLed, func(pod, to netip.Addr) bool { return led[pod] == to })
+		c.mu.Unlock()
+	}
 	return nil
+}
+
+// stillLed returns the pods that were not led here before, and are now, and whether all of that is confirmed. It forgets those that
+// are not led here any more.
+func (c *Controller) stillLed() (led map[netip.Addr]netip.Addr, confirmed bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	led = map[netip.Addr]netip.Addr{}
+	for _, s := range c.states {
+		for pod, to := range s.leads() {
+			if c.newlyLed[pod] == to {
+				led[pod] = to
+			}
+		}
+	}
+	c.newlyLed = maps.Clone(led)
+	return led, !c.unconfirmed.Waiting()
 }

@@ -134,3 +134,33 @@ func TestFlushesWhenApplied(t *testing.T) {
 		})
 	}
 }
+
+// TestFlushesNewPodsOnly: when a pod is led here, the connections of pods that were led here before stay, whatever address they
+// seem to have: they may leave through external gateways.
+func TestFlushesNewPodsOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const before, added = "10.244.1.5 172.18.0.3", "10.244.1.4 172.18.0.3"
+		w := newWorld(t, secondary("10.10.10.5 "+self))
+		w.pod("red", "led", "10.244.1.5/24")
+		w.start()
+		reports := func() {
+			for range 3 { // the last one comes long enough after the first to include every change
+				w.applied()
+				<-time.After(9 * time.Minute)
+				synctest.Wait()
+			}
+		}
+		<-time.After(time.Minute)
+		synctest.Wait()
+		reports()
+		w.pod("red", "more", "10.244.1.4/24")
+		<-time.After(time.Minute)
+		synctest.Wait()
+		w.track(before, added)
+		w.applied()
+		w.eventually("the former address of the new pod to go", func() bool { return slices.Contains(w.ended(), added) })
+		if slices.Contains(w.ended(), before) {
+			t.Errorf("flushed %q", w.ended())
+		}
+	})
+}
