@@ -2,7 +2,9 @@ package app
 
 import (
 	"context"
+	"errors"
 	"net"
+	"net/http"
 	"net/netip"
 	"slices"
 
@@ -107,5 +109,37 @@ func reservedAddresses(
 // newAPIServers returns the informer of where this process is configured to reach the API servers, from whichever setting
 // that is.
 func newAPIServers(cfg config.Config, rc *rest.Config) cache.SharedIndexInformer {
-	return reservedsnapshot.NewAPIServers(rc.Host, net.DefaultResolver.LookupNetIP, serviceConfig(cfg).Ranges())
+	lookup := reservedsnapshot.Lookup(net.DefaultResolver.LookupNetIP)
+	if proxied(rc) {
+		lookup = optional(lookup)
+	}
+	return reservedsnapshot.NewAPIServers(rc.Host, lookup, serviceConfig(cfg).Ranges())
+}
+
+// proxied reports whether this process reaches the API servers through a proxy, which resolves their name.
+func proxied(rc *rest.Config) bool {
+	proxy := rc.Proxy
+	if proxy == nil {
+		proxy = http.ProxyFromEnvironment
+	}
+	server, _, err := rest.DefaultServerUrlFor(rc)
+	if err != nil {
+		return false
+	}
+	through, err := proxy(&http.Request{URL: server})
+	return err == nil && through != nil
+}
+
+// optional makes the lack of an answer an answer: nobody waits for one.
+func optional(lookup reservedsnapshot.Lookup) reservedsnapshot.Lookup {
+	return func(ctx context.Context, network, host string) ([]netip.Addr, error) {
+		addrs, err := lookup(ctx, network, host)
+		var dns *net.DNSError
+		if errors.As(err, &dns) {
+			unknown := *dns
+			unknown.IsNotFound = true
+			err = &unknown
+		}
+		return addrs, err
+	}
 }

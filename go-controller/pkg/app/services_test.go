@@ -1,7 +1,11 @@
 package app
 
 import (
+	"context"
+	"net"
+	"net/http"
 	"net/netip"
+	"net/url"
 	"slices"
 	"testing"
 
@@ -9,6 +13,7 @@ import (
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/reserved"
+	reservedsnapshot "github.com/ovnkube/ovnkube/go-controller/pkg/reserved/snapshot"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 )
@@ -39,5 +44,34 @@ func TestConfiguredAPIServerIsReserved(t *testing.T) {
 		if hosts := addresses.Hosts(); !slices.Equal(hosts, []netip.Addr{want.Addr()}) {
 			t.Errorf("%s: hosts %v", server, hosts)
 		}
+	}
+}
+
+// TestProxyResolvesAPIServer: a process that reaches the API servers through a proxy may be unable to resolve their name, and
+// does not wait for that.
+func TestProxyResolvesAPIServer(t *testing.T) {
+	through := func(text string) func(*http.Request) (*url.URL, error) {
+		return func(*http.Request) (*url.URL, error) { return url.Parse(text) }
+	}
+	direct := func(*http.Request) (*url.URL, error) { return nil, nil }
+	for _, c := range []struct {
+		rc   rest.Config
+		want bool
+	}{
+		{rest.Config{Host: "https://api.example.org:6443", Proxy: through("http://10.0.0.1:3128")}, true},
+		{rest.Config{Host: "api.example.org", Proxy: through("http://10.0.0.1:3128")}, true},
+		{rest.Config{Host: "https://api.example.org:6443", Proxy: direct}, false},
+		{rest.Config{Host: "https://api.example.org:6443"}, false},
+	} {
+		if got := proxied(&c.rc); got != c.want {
+			t.Errorf("%s: proxied %v, want %v", c.rc.Host, got, c.want)
+		}
+	}
+	for _, answer := range []error{&net.DNSError{Err: "server misbehaving", IsTemporary: true}, &net.DNSError{Err: "i/o timeout", IsTimeout: true}} {
+		informer := reservedsnapshot.NewAPIServers("https://api.example.org:6443", optional(func(context.Context, string, string) ([]netip.Addr, error) {
+			return nil, answer
+		}), reserved.Ranges{})
+		go informer.RunWithContext(t.Context())
+		eventually.True(t, "not to wait after: "+answer.Error(), informer.HasSynced)
 	}
 }
