@@ -49,7 +49,9 @@ func (l *Lab) Capture(ctx context.Context, machine, device, filter string) (*Cap
 	}
 	defer said.Close()
 	c := &Capture{Machine: machine, lab: l, device: device}
-	if c.file, err = os.Open(out.Name()); err != nil {
+	defer os.Remove(said.Name())
+	c.file, err = os.Open(out.Name())
+	if err = errors.Join(err, os.Remove(out.Name())); err != nil { // the open files suffice
 		return nil, fmt.Errorf("open the capture on %s: %w", machine, err)
 	}
 	c.attached, err = l.Kin.ExecAttachedTo(out, said, machine, "sh", "-c",

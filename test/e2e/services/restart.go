@@ -119,19 +119,23 @@ func (w *world) unnoticed(t *testing.T, stream string) time.Duration {
 // every key once.
 func (w *world) restartDaemon(t *testing.T, node, daemon, controller string) {
 	t.Helper()
-	settled := func() int {
-		log, err := w.Logs(t.Context(), node, daemon)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return strings.Count(log, fmt.Sprintf("\"All start-up keys tried\" controller=%q", controller))
+	settled := func(ctx context.Context) (int, error) {
+		log, err := w.Logs(ctx, node, daemon)
+		return strings.Count(log, fmt.Sprintf("\"All start-up keys tried\" controller=%q", controller)), err
 	}
-	was := settled()
+	was, err := settled(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := w.Service(t.Context(), "restart", node, daemon); err != nil {
 		t.Fatal(err)
 	}
-	if err := lab.Until(t.Context(), time.Minute, daemon+" to settle", func(context.Context) error {
-		if settled() == was {
+	if err := lab.Until(t.Context(), time.Minute, daemon+" to settle", func(ctx context.Context) error {
+		is, err := settled(ctx)
+		if err != nil {
+			return err
+		}
+		if was = min(was, is); is == was { // the log of a pod begins anew
 			return errors.New("not yet")
 		}
 		return nil

@@ -319,24 +319,29 @@ func (c *changesTest) ingressChanges(t *testing.T) {
 // claimed has nodes claim the ingress addresses: the load balancer's provider puts them on a host, which is no reason not to
 // use them; and another node gets them as its own, which takes none that is in use.
 func (c *changesTest) claimed(t *testing.T) {
-	host := c.well(t)
-	other := otherWorker(host)
 	give := func(verb, node string, bits ...int) {
 		t.Helper()
 		for i, a := range changesIngress {
-			if _, err := c.Kin.Exec(t.Context(), node, "ip", "address", verb, netip.PrefixFrom(a, bits[i]).String(), "dev", "breth0"); err != nil {
+			prefix := netip.PrefixFrom(a, bits[i]).String()
+			if _, err := c.Kin.Exec(t.Context(), node, "ip", "address", verb, prefix, "dev", "breth0"); err != nil {
 				t.Fatal(err)
+			}
+			if verb == "add" {
+				t.Cleanup(func() { // if the test has failed before it took it away
+					_, _ = c.Kin.Exec(context.WithoutCancel(t.Context()), node, "ip", "address", "del", prefix, "dev", "breth0")
+				})
 			}
 		}
 		c.annotated(t, node, verb == "add")
 	}
-	give("add", host, 32, 128)
+	first := c.well(t)
+	give("add", first, 32, 128)
 	c.spec(t, `{"nodeSelector":{"matchLabels":{"nobody":"has-it"}}}`)
 	c.refused(t, "NoNode")
 	c.spec(t, `{"nodeSelector":{"matchLabels":{"nobody":null}}}`)
-	c.well(t)
+	other := otherWorker(c.well(t))
 	c.condition(t, c.name, v1.ConditionConflict, metav1.ConditionFalse, "NoConflict")
-	give("del", host, 32, 128)
+	give("del", first, 32, 128)
 
 	give("add", other, 24, 64)
 	status := c.condition(t, c.name, v1.ConditionConflict, metav1.ConditionTrue, "AddressInUse")

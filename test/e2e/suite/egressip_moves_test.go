@@ -187,7 +187,7 @@ func (m *moveTest) asking(t *testing.T) {
 				if !known || reports[to].Echoed < was { // it may have been restarted
 					first[to] = reports[to].Echoed
 				}
-				if !known || reports[to].Echoed < was+20 {
+				if !known || reports[to].Echoed < was+100 { // a second of them
 					return fmt.Errorf("answers from %s: %+v", to, reports[to])
 				}
 			}

@@ -78,8 +78,12 @@ func (g *gatewayTest) detection(t *testing.T) {
 		t.Fatal(err)
 	}
 	followed := parseTime(t, strings.TrimSpace(barrier))
-	g.arrived(t, alive, floodPort, followed)
-	all, err := dead.Packets()
+	g.arrived(t, alive, floodPort, followed.Add(time.Second))
+	var to []netip.AddrPort // see lab.Capture.Proven
+	for _, a := range g.OfFamilies(lab.Beyond) {
+		to = append(to, netip.AddrPortFrom(a, floodPort))
+	}
+	all, err := dead.Proven(t.Context(), "udp", to...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package suite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -118,9 +119,15 @@ func (e *served) failover(t *testing.T, c *capture, host string) (next string, t
 		}
 	}
 	at["host to wire"] = at["whole"]
-	steered, err := management.Packets()
-	if err != nil || len(steered) == 0 {
-		t.Fatalf("packets at the management port of %s: %v, %v", next, steered, err)
+	var steered []lab.Packet
+	err = lab.Until(t.Context(), leakPatience, "packets at the management port of "+next, func(context.Context) (err error) {
+		if steered, err = management.Packets(); err == nil && len(steered) == 0 {
+			err = errors.New("none so far") // another capture shows them
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 	at["SB and flows"] = steered[0].At
 	for phase, find := range map[string]struct{ node, daemon, text string }{
