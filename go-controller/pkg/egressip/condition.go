@@ -8,12 +8,13 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/ovnkube/ovnkube/go-controller/pkg/apis/conditions"
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// Reasons of conditions, in addition to those of a Refusal.
+// Reasons of conditions, in addition to those of a Refusal and of package conditions.
 const (
 	ReasonAssigned           = "Assigned"
 	ReasonNotAssigned        = "NotAssigned"
@@ -24,7 +25,6 @@ const (
 	ReasonNotAcknowledged    = "NotAcknowledged"
 	ReasonNoConflict         = "NoConflict"
 	ReasonOlderWins          = "OlderEgressIP"
-	ReasonAddressInUse       = "AddressInUse"
 )
 
 // Report is the state of the pods that an EgressIP selects.
@@ -221,7 +221,7 @@ func (d Decision) Disputes() []Refusal {
 
 func conflict(d Decision, r Report) metav1.Condition {
 	var messages []string
-	reason := ReasonAddressInUse
+	reason := conditions.ReasonAddressInUse
 	for _, why := range d.Refusals() {
 		if why.Reason == AddressTaken {
 			messages = append(messages, why.Message)

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/ovnkube/ovnkube/go-controller/pkg/apis/conditions"
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
@@ -361,15 +362,15 @@ func TestHeldIsKept(t *testing.T) {
 			if p := d.Placements[0]; p.Node != "ovn-worker" || p.Disputed.Reason != c.reason || p.Network.String() != "172.18.0.0/16" {
 				t.Errorf("held: %+v", p)
 			}
-			conditions := Conditions(d, e.Status, Report{})
-			if got := conditions[2]; got.Status != metav1.ConditionTrue || got.Reason != ReasonAddressInUse || !strings.Contains(got.Message, addr) {
+			is := Conditions(d, e.Status, Report{})
+			if got := is[2]; got.Status != metav1.ConditionTrue || got.Reason != conditions.ReasonAddressInUse || !strings.Contains(got.Message, addr) {
 				t.Errorf("conflict is %+v", got)
 			}
-			said := Notices(d, Decode(e).Items, nil, conditions)
+			said := Notices(d, Decode(e).Items, nil, is)
 			if len(said) != 1 || !said[0].Warning || said[0].Reason != string(c.reason) {
 				t.Errorf("Events %+v", said)
 			}
-			if again := Notices(d, Decode(e).Items, conditions, conditions); len(again) != 0 {
+			if again := Notices(d, Decode(e).Items, is, is); len(again) != 0 {
 				t.Errorf("more Events %+v", again)
 			}
 		})

@@ -6,10 +6,11 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/ovnkube/ovnkube/go-controller/pkg/apis/conditions"
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
 )
 
-// Reasons of conditions, in addition to those of a Refusal.
+// Reasons of conditions, in addition to those of a Refusal and of package conditions.
 const (
 	ReasonHostAssigned    = "HostAssigned"
 	ReasonEveryNode       = "EveryNode"
@@ -20,7 +21,6 @@ const (
 	ReasonNetworkNotFound = "NetworkNotFound"
 	ReasonNoConflict      = "NoConflict"
 	ReasonOlderWins       = "OlderEgressService"
-	ReasonAddressInUse    = "AddressInUse"
 )
 
 // Conditions returns the conditions of a Service whose policies match Rows,
@@ -87,7 +87,7 @@ func conflict(s Service) metav1.Condition {
 	case len(s.Conflicts) == 0 && claimed == "":
 		return condition(v1.ConditionConflict, false, ReasonNoConflict, "no other EgressService has its pods")
 	case len(s.Conflicts) == 0:
-		return condition(v1.ConditionConflict, true, ReasonAddressInUse, claimed)
+		return condition(v1.ConditionConflict, true, conditions.ReasonAddressInUse, claimed)
 	}
 	const most = 5
 	message := "older EgressServices have some of its pods: " + strings.Join(s.Conflicts[:min(most, len(s.Conflicts))], ", ")

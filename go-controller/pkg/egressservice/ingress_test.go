@@ -10,6 +10,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 
+	"github.com/ovnkube/ovnkube/go-controller/pkg/apis/conditions"
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/reserved"
 )
@@ -160,7 +161,7 @@ func TestHeldIngress(t *testing.T) {
 			t.Errorf("%s: refused %+v, used %v, disputed %v", name, s.Refused, s.Ingress, s.Disputed)
 		}
 		got := meta.FindStatusCondition(Conditions(s, Decision{Host: "ovn-worker"}), v1.ConditionConflict)
-		if c.want != "" && (got.Status != "True" || got.Reason != ReasonAddressInUse || !strings.Contains(got.Message, c.want)) {
+		if c.want != "" && (got.Status != "True" || got.Reason != conditions.ReasonAddressInUse || !strings.Contains(got.Message, c.want)) {
 			t.Errorf("%s: %+v", name, got)
 		}
 		s.Conflicts = []string{"ns/older"}

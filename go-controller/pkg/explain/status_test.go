@@ -103,7 +103,7 @@ func TestStatusSame(t *testing.T) {
 // TestConflicts: an address that somebody else claims is a problem of the object; conflicts between objects are
 // reported with the pods that they affect.
 func TestConflicts(t *testing.T) {
-	for reason, want := range map[string]string{egressip.ReasonAddressInUse: egressip.ReasonAddressInUse, egressip.ReasonOlderWins: ""} {
+	for reason, want := range map[string]string{conditions.ReasonAddressInUse: conditions.ReasonAddressInUse, egressip.ReasonOlderWins: ""} {
 		_, problems := conditionsOf("EgressIP/prod", 1, []metav1.Condition{{Type: conditions.Conflict, Status: metav1.ConditionTrue, Reason: reason}})
 		if got := reasonsOf(problems); got != want {
 			t.Errorf("%s: problems %q", reason, got)

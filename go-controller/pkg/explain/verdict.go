@@ -6,7 +6,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/apis/conditions"
-	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 )
 
@@ -235,7 +234,7 @@ func conditionsOf(object string, generation int64, all []metav1.Condition) (shor
 		good := metav1.ConditionTrue
 		switch c.Type {
 		case conditions.Conflict: // conflicts between objects are reported with the pods that they affect
-			if good = c.Status; c.Reason == egressip.ReasonAddressInUse {
+			if good = c.Status; c.Reason == conditions.ReasonAddressInUse {
 				good = metav1.ConditionFalse
 			}
 		case conditions.IngressRefused:

@@ -29,6 +29,10 @@ const (
 	FormerConflict = "Conflicting"
 )
 
+// ReasonAddressInUse is the reason of Conflict, of every kind that has addresses, while somebody who is not of that kind
+// claims one.
+const ReasonAddressInUse = "AddressInUse"
+
 // The kinds.
 const (
 	EgressIP                      = "EgressIP"

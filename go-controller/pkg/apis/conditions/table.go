@@ -36,7 +36,7 @@ var table = []Entry{
 	{EgressService, Programmed, no, "NetworkNotFound", "a node has no such routing table, or the table has no route, or none of a family of its pods; this traffic takes the usual routes", "add the table or its routes on that node"},
 	{EgressService, Conflict, no, "NoConflict", "no other EgressService has its pods", ""},
 	{EgressService, Conflict, yes, "OlderEgressService", "older EgressServices select some of its pods and decide about them", "make sure that only one Service selects each pod"},
-	{EgressService, Conflict, yes, "AddressInUse", "a node claims an ingress address that is served, which stays in use", "find out whether the address is in use there; " + otherAddress + " if it is"},
+	{EgressService, Conflict, yes, ReasonAddressInUse, "a node claims an ingress address that is served, which stays in use", "find out whether the address is in use there; " + otherAddress + " if it is"},
 	{EgressService, IngressRefused, yes, "InvalidAddress", "an ingress address cannot be a source of traffic", "check what writes the Service's status"},
 	{EgressService, IngressRefused, yes, "InternalAddress", "an ingress address is in a range of the cluster", otherAddress},
 	{EgressService, IngressRefused, yes, "NodeAddress", "an ingress address is that of a node", otherAddress},
@@ -64,7 +64,7 @@ var table = []Entry{
 	{EgressIP, Programmed, no, "WaitingForPolicies", "policies or translations of some pods are not in force yet", "if this persists, see the log of the master"},
 	{EgressIP, Conflict, no, "NoConflict", "no other EgressIP has its addresses or pods", ""},
 	{EgressIP, Conflict, yes, "OlderEgressIP", "older EgressIPs have some of its addresses or select some of its pods", "make sure that only one EgressIP has each address and selects each pod"},
-	{EgressIP, Conflict, yes, "AddressInUse", "a node or a Service claims one of the addresses", "find out whether the address is in use there; " + otherAddress + " if it is"},
+	{EgressIP, Conflict, yes, ReasonAddressInUse, "a node or a Service claims one of the addresses", "find out whether the address is in use there; " + otherAddress + " if it is"},
 
 	{AdminPolicyBasedExternalRoute, Ready, yes, "Applied", "the pods of the selected namespaces use the hops", ""},
 	{AdminPolicyBasedExternalRoute, Ready, no, "InvalidSelector", "`from.namespaceSelector` is not valid", fixSelector},

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/ovnkube/ovnkube/go-controller/pkg/apis/conditions"
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
@@ -44,7 +45,7 @@ func TestIngressOfNodeLater(t *testing.T) {
 		w.eventually("the first address to be used", w.uses("172.18.0.9", "", ""))
 		n := claimant()
 		w.create(n)
-		claimed := w.uses("172.18.0.9", v1.ConditionConflict, egressservice.ReasonAddressInUse)
+		claimed := w.uses("172.18.0.9", v1.ConditionConflict, conditions.ReasonAddressInUse)
 		w.eventually("the claim to be reported", claimed)
 		w.event(eventConflict)
 		w.served(demo, host)
