@@ -130,7 +130,8 @@ type ProgrammedStatus struct {
 	// +optional
 	Digest string `json:"digest,omitempty"`
 	// addresses are the egress addresses that the node gives to the pods, at most one of each
-	// family. They are kept even if a node claims one of them later.
+	// family. While a node serves the EgressService they are kept, even if another node claims
+	// one of them.
 	// +optional
 	// +listType=atomic
 	Addresses []string `json:"addresses,omitempty"`
