@@ -75,7 +75,7 @@ func (a *Agents) acknowledgeService(ctx context.Context, key string) error {
 	if err != nil || s.Host == "" || a.isLost(s.Host) {
 		return err
 	}
-	patch, err := egressservicenode.Acknowledgement(eg, s, s.Host, "")
+	patch, err := egressservicenode.AcknowledgementPatch(eg, s, s.Host, "")
 	if patch == nil || err != nil {
 		return err
 	}

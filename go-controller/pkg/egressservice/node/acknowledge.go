@@ -49,7 +49,7 @@ func (c *Controller) acknowledge(ctx context.Context, eg *v1.EgressService, s eg
 	if s.Host == v1.HostAll && problem != "" && !c.present() {
 		return nil // the master removes the status entries of unknown nodes
 	}
-	patch, err := Acknowledgement(eg, s, c.deps.Node, problem)
+	patch, err := AcknowledgementPatch(eg, s, c.deps.Node, problem)
 	if patch == nil || err != nil {
 		return err
 	}
@@ -66,9 +66,9 @@ func (c *Controller) acknowledge(ctx context.Context, eg *v1.EgressService, s eg
 	return nil
 }
 
-// Acknowledgement returns the JSON patch of the status with which a node reports what it has
+// AcknowledgementPatch returns the JSON patch of the status with which a node reports what it has
 // programmed, or nil if there is nothing to report.
-func Acknowledgement(eg *v1.EgressService, s egressservice.Service, node, problem string) ([]byte, error) {
+func AcknowledgementPatch(eg *v1.EgressService, s egressservice.Service, node, problem string) ([]byte, error) {
 	const path = "/status/programmed"
 	ops := kube.JSONPatch{}.Test("/metadata/uid", eg.UID).Test("/status/host", s.Host)
 	switch {
