@@ -219,19 +219,22 @@ func (d Decision) Disputes() []Refusal {
 	return disputes
 }
 
+// conflict tells all conflicts. Its reason is that of a claim if there is one: pods and statuses show which other EgressIP
+// decides, but nothing else shows a claim.
 func conflict(d Decision, r Report) metav1.Condition {
 	var messages []string
-	reason := conditions.ReasonAddressInUse
+	reason := ReasonOlderWins
 	for _, why := range d.Refusals() {
 		if why.Reason == AddressTaken {
 			messages = append(messages, why.Message)
-			if strings.Contains(why.Message, "older EgressIP") {
-				reason = ReasonOlderWins
+			if !strings.Contains(why.Message, "older EgressIP") {
+				reason = conditions.ReasonAddressInUse
 			}
 		}
 	}
 	for _, why := range d.Disputes() {
 		messages = append(messages, why.Message)
+		reason = conditions.ReasonAddressInUse
 	}
 	if len(r.Conflicts) > 0 {
 		const most = 5
@@ -240,7 +243,6 @@ func conflict(d Decision, r Report) metav1.Condition {
 			names += fmt.Sprintf(" and %d more", len(r.Conflicts)-most)
 		}
 		messages = append(messages, "older EgressIPs have some of its pods: "+names)
-		reason = ReasonOlderWins
 	}
 	if len(messages) == 0 {
 		return condition(v1.ConditionConflict, false, ReasonNoConflict, "no other EgressIP has its addresses or pods")

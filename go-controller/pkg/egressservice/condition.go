@@ -78,26 +78,27 @@ func programmed(s Service, d Decision) metav1.Condition {
 	return condition(v1.ConditionProgrammed, true, ReasonProgrammed, "rules and policies are in place")
 }
 
+// conflict tells all conflicts. Its reason is that of a claim if there is one: pods show which other EgressService decides,
+// but nothing else shows a claim.
 func conflict(s Service) metav1.Condition {
-	claimed := ""
+	var messages []string
+	reason := ReasonOlderWins
+	if len(s.Conflicts) > 0 {
+		const most = 5
+		names := strings.Join(s.Conflicts[:min(most, len(s.Conflicts))], ", ")
+		if len(s.Conflicts) > most {
+			names += fmt.Sprintf(" and %d more", len(s.Conflicts)-most)
+		}
+		messages = append(messages, "older EgressServices have some of its pods: "+names)
+	}
 	if len(s.Disputed) > 0 {
-		claimed = "ingress addresses that were served before somebody claimed them, and still are: " + listRefused(s.Disputed)
+		messages = append(messages, "ingress addresses that were served before somebody claimed them, and still are: "+listRefused(s.Disputed))
+		reason = conditions.ReasonAddressInUse
 	}
-	switch {
-	case len(s.Conflicts) == 0 && claimed == "":
+	if len(messages) == 0 {
 		return condition(v1.ConditionConflict, false, ReasonNoConflict, "no other EgressService has its pods")
-	case len(s.Conflicts) == 0:
-		return condition(v1.ConditionConflict, true, conditions.ReasonAddressInUse, claimed)
 	}
-	const most = 5
-	message := "older EgressServices have some of its pods: " + strings.Join(s.Conflicts[:min(most, len(s.Conflicts))], ", ")
-	if len(s.Conflicts) > most {
-		message += fmt.Sprintf(" and %d more", len(s.Conflicts)-most)
-	}
-	if claimed != "" {
-		message += "; " + claimed
-	}
-	return condition(v1.ConditionConflict, true, ReasonOlderWins, message)
+	return condition(v1.ConditionConflict, true, reason, strings.Join(messages, "; "))
 }
 
 // ingressRefused returns the condition that lists the unused addresses of the load balancer; its

@@ -6,12 +6,16 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/apis/conditions"
+	ipv1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/egressservice"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/health/reachability"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/reserved"
 )
 
 // briefly summarizes the addresses of the nodes, and the conditions of the features.
@@ -107,6 +111,24 @@ func TestConflicts(t *testing.T) {
 		_, problems := conditionsOf("EgressIP/prod", 1, []metav1.Condition{{Type: conditions.Conflict, Status: metav1.ConditionTrue, Reason: reason}})
 		if got := reasonsOf(problems); got != want {
 			t.Errorf("%s: problems %q", reason, got)
+		}
+	}
+}
+
+// TestConflictsOfBothKinds: an address that somebody else claims is a problem of the object also while older objects have some of its
+// pods, and its message names both.
+func TestConflictsOfBothKinds(t *testing.T) {
+	const claim, older = "172.18.0.33 is the address of node ovn-worker2", "shop/older"
+	for object, reported := range map[string][]metav1.Condition{
+		"EgressIP/prod": egressip.Conditions(
+			egressip.Decision{Placements: []egressip.Placement{{Node: "ovn-worker", Disputed: egressip.Refusal{Reason: egressip.NodeAddress, Message: claim}}}},
+			ipv1.EgressIPStatus{}, egressip.Report{Conflicts: []string{older}}),
+		"EgressService/shop/checkout": egressservice.Conditions(egressservice.Service{Conflicts: []string{older},
+			Disputed: []egressservice.RefusedAddress{{Address: "172.18.0.33", Reason: reserved.NodeAddress, Message: claim}}}, egressservice.Decision{}),
+	} {
+		_, problems := conditionsOf(object, 1, []metav1.Condition{*meta.FindStatusCondition(reported, conditions.Conflict)})
+		if len(problems) != 1 || problems[0].Reason != conditions.ReasonAddressInUse || !strings.Contains(problems[0].Message, claim) || !strings.Contains(problems[0].Message, older) {
+			t.Errorf("%s: problems %+v", object, problems)
 		}
 	}
 }

@@ -114,6 +114,7 @@ What the statuses of [EgressServices](egress-service.md), [EgressIPs](egress-ip.
 | ` + "`IngressRefused`" + ` | some address of the load balancer is not used; the condition is absent otherwise |
 
 The message of a condition names addresses, nodes and objects. ` + "`observedGeneration`" + ` is the generation of the spec that it is about.
+If ` + "`Conflict`" + ` has several causes, the message names all of them, and the reason is ` + "`AddressInUse`" + ` if that is one of them.
 
 AdminPolicyBasedExternalRoutes also have the condition ` + "`Conflicting`" + `, the former name of ` + "`Conflict`" + `, with the same content. It
 is deprecated and goes with the next version: read ` + "`Conflict`" + `.
