@@ -268,7 +268,8 @@ func (s HostState) Routed() map[netip.Addr]bool {
 }
 
 // Preceded returns the pods of the host that other features route by rules before those of EgressIPs. Whichever EgressIP
-// has such a pod, its connections do not leave with an egress address.
+// has such a pod, its connections do not leave with an egress address. The tables of these rules have routes: otherwise the kernel
+// would go on with the rules of EgressIPs.
 func Preceded(rules map[host.IPRule]struct{}) map[netip.Addr]bool {
 	pods := map[netip.Addr]bool{}
 	for r := range rules {

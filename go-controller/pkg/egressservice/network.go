@@ -110,8 +110,8 @@ func Networked(s Service, node string) bool {
 	return s.Host == node || slices.ContainsFunc(s.Endpoints, func(e Endpoint) bool { return e.Node == node })
 }
 
-// LacksRoute reports whether a node leads some of a Service's pods into a table without any route of
-// their family. The kernel goes on with the main table for their packets, which leave the usual way.
+// LacksRoute reports whether a node is to lead some of a Service's pods into a table without any route of
+// their family. There are no rules for them, and their packets leave the usual way.
 func LacksRoute(s Service, node string, table host.RoutingTable) bool {
 	return slices.ContainsFunc(s.Endpoints, func(e Endpoint) bool {
 		return (s.Host == node || e.Node == node) && topology.FamilyOf(e.Addr) == table.Without
@@ -121,7 +121,9 @@ func LacksRoute(s Service, node string, table host.RoutingTable) bool {
 // IPRules returns the ip rules of a node for a Service with a network, which is
 // the given routing table. Traffic to destinations inside the cluster stays in the main table,
 // whoever sends it: pods, Services and nodes are not subject to egress features. The table
-// may well have a default route. If it is a VRF device's, the kernel looks up what arrives by that
+// may well have a default route. There are no rules of a family of which it has no route: the kernel would go on with later
+// rules, such as those of EgressIPs, which take what these rules match for somebody else's.
+// If the table is a VRF device's, the kernel looks up what arrives by that
 // device there before any other table. Therefore packets to cluster, the subnets of pods and Services,
 // take the main table before that, and so do those to the cluster addresses of the Service that are in none of these:
 // ranges can be added to a running cluster.
@@ -136,6 +138,9 @@ func IPRules(s Service, node string, table host.RoutingTable, cluster, inside []
 	families := map[topology.Family]bool{}
 	add := func(a netip.Addr, protocol string, port uint16) {
 		f := topology.FamilyOf(a)
+		if f == table.Without {
+			return
+		}
 		families[f] = true
 		rules[host.IPRule{Family: f, Priority: topology.RuleEgressServiceNetwork, Src: topology.HostPrefix(a),
 			Protocol: protocol, SrcPort: port, Table: table.Number}] = struct{}{}
@@ -150,8 +155,9 @@ func IPRules(s Service, node string, table host.RoutingTable, cluster, inside []
 	for _, e := range s.Endpoints {
 		if all || e.Node == node {
 			add(e.Addr, "", 0)
-			f := topology.FamilyOf(e.Addr)
-			rules[host.IPRule{Family: f, Priority: topology.RuleInside, Mark: topology.MarkNodeReply, Table: topology.MainTable}] = struct{}{}
+			if f := topology.FamilyOf(e.Addr); families[f] {
+				rules[host.IPRule{Family: f, Priority: topology.RuleInside, Mark: topology.MarkNodeReply, Table: topology.MainTable}] = struct{}{}
+			}
 		} else {
 			elsewhere[e.Addr] = true
 		}

@@ -2,6 +2,7 @@ package egressservice
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -103,6 +104,29 @@ func TestDirectReplies(t *testing.T) {
 		slices.Sort(got)
 		if text := strings.Join(got, ", "); text != c.want {
 			t.Errorf("%s: %s, want %s", c.name, text, c.want)
+		}
+	}
+}
+
+// TestTableOfOneFamily: there are no rules of a family of which the table has no route: the kernel would go on with the rules that
+// follow, so that an EgressIP may have the pods of that family.
+func TestTableOfOneFamily(t *testing.T) {
+	s := Service{Host: v1.HostAll, Network: "blue",
+		ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.0.5"), netip.MustParseAddr("fd00:10:96::5")},
+		LocalPorts: []LocalPort{{netip.MustParseAddr("169.254.169.3"), "tcp", 30080}, {netip.MustParseAddr("fd69::3"), "tcp", 30080}}}
+	for _, pod := range []string{"10.244.0.5", "fd00:10:244:1::5"} {
+		s.Endpoints = append(s.Endpoints, Endpoint{Addr: netip.MustParseAddr(pod), Node: "a"})
+		elsewhere := netip.MustParseAddr(pod).Next()
+		s.Endpoints = append(s.Endpoints, Endpoint{Addr: elsewhere, Node: "b"})
+		s.DirectPorts = append(s.DirectPorts, LocalPort{elsewhere, "tcp", 8080})
+	}
+	ranges := []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00:10:96::/112")}
+	all := IPRules(s, "a", host.RoutingTable{Number: 7, VRF: true}, ranges, ranges)
+	for _, f := range topology.Families {
+		want := maps.Clone(all)
+		maps.DeleteFunc(want, func(r host.IPRule, _ struct{}) bool { return r.Family == f })
+		if got := IPRules(s, "a", host.RoutingTable{Number: 7, VRF: true, Without: f}, ranges, ranges); !maps.Equal(got, want) || len(want)*2 != len(all) {
+			t.Errorf("without %s routes: %v, of %v", f, got, all)
 		}
 	}
 }

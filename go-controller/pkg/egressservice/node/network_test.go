@@ -95,13 +95,17 @@ func TestNetworkOfOneFamily(t *testing.T) {
 		eg.Spec.Network = "blue"
 		w.update(eg)
 		says("the problem", "the routing table of network blue has no IPv6 route")
-		if got := hostfake.DumpIPRules(w.ipRules.Objects()); !strings.Contains(got, "from 10.244.0.5 lookup 7") {
-			t.Errorf("the pods of the other family are not led into the network:\n%s", got)
+		led := func() string { return hostfake.DumpIPRules(w.ipRules.Objects()) }
+		const rule4, rule6 = "from 10.244.0.5 lookup 7", "from fd00:10:244:1::5 lookup 7"
+		if got := led(); !strings.Contains(got, rule4) || strings.Contains(got, rule6) {
+			t.Errorf("the pods of one family, and no others, are to be led into the network:\n%s", got)
 		}
 		routes(0)
 		says("no problem with routes of both families", "")
+		w.eventually("rules of both families", func() bool { return strings.Contains(led(), rule4) && strings.Contains(led(), rule6) })
 		routes(topology.IPv4)
 		says("the problem of the other family", "the routing table of network blue has no IPv4 route")
+		w.eventually("rules of that family to go", func() bool { return !strings.Contains(led(), rule4) && strings.Contains(led(), rule6) })
 		endpoints("fd00:10:244:1::5")
 		says("no problem without such endpoints", "")
 	})
