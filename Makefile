@@ -150,12 +150,12 @@ e2e-long: ## Run the end-to-end tests of random events, with many repetitions (r
 		EXTERNAL_GATEWAY_RESTARTS=20 $(MAKE) e2e E2E_TIMEOUT=6h E2E_PACKAGES=./suite E2E_RUN='$(or $(E2E_RUN),Gateway/(NoLeak|FailoverLatency|EgressIP|ExternalGateways|Faults|Blind|Outage)|TestOptions)'
 
 .PHONY: chaos
-chaos: ## Inject CHAOS_FAULTS random faults (200) into a kin cluster under egress traffic (root; SEED, which a run prints)
-	CHAOS_FAULTS=$(or $(CHAOS_FAULTS),200) CHAOS_SEED=$(SEED) $(MAKE) e2e E2E_TIMEOUT=6h E2E_PACKAGES=./suite E2E_RUN='TestLocalGateway/Chaos' E2E_FLAGS='-v $(E2E_FLAGS)'
+chaos: ## Inject CHAOS_FAULTS random faults (200) into a kin cluster under egress traffic (root; SEED, which a run prints; STEP=NUMBER repeats that step)
+	CHAOS_FAULTS=$(or $(CHAOS_FAULTS),200) CHAOS_SEED=$(SEED) CHAOS_STEP=$(STEP) $(MAKE) e2e E2E_TIMEOUT=6h E2E_PACKAGES=./suite E2E_RUN='TestLocalGateway/Chaos' E2E_FLAGS='-v $(E2E_FLAGS)'
 
 .PHONY: high-availability-chaos
-high-availability-chaos: ## Inject CHAOS_FAULTS random faults (200) into a cluster from the manifests with three masters and clustered databases (root; SEED)
-	CHAOS_FAULTS=$(or $(CHAOS_FAULTS),200) CHAOS_SEED=$(SEED) $(MAKE) e2e E2E_TIMEOUT=6h E2E_PACKAGES=./suite E2E_RUN='TestHighAvailabilityChaos' E2E_FLAGS='-v $(E2E_FLAGS)'
+high-availability-chaos: ## Inject CHAOS_FAULTS random faults (200) into a cluster from the manifests with three masters and clustered databases (root; SEED, STEP)
+	CHAOS_FAULTS=$(or $(CHAOS_FAULTS),200) CHAOS_SEED=$(SEED) CHAOS_STEP=$(STEP) $(MAKE) e2e E2E_TIMEOUT=6h E2E_PACKAGES=./suite E2E_RUN='TestHighAvailabilityChaos' E2E_FLAGS='-v $(E2E_FLAGS)'
 
 .PHONY: high-availability-test
 high-availability-test: ## Turn a cluster from the manifests into one with three masters and clustered databases, and take members away (root)

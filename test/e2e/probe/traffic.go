@@ -66,11 +66,14 @@ func traffic(ctx context.Context, args []string) error {
 
 // keepBusy keeps one connection to an echo server busy and replaces it when it breaks.
 func keepBusy(ctx context.Context, to string, m *meter) {
+	// While an answer is outstanding only the other side has data to send. A node that takes over an
+	// address learns of the connection from the pod, which has to say that it is there.
+	dialer := net.Dialer{Timeout: dialTimeout, Control: unpaced,
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: time.Second, Interval: time.Second, Count: 120}}
 	tick := time.NewTicker(beat)
 	defer tick.Stop()
 	for ctx.Err() == nil {
-		// The connection carries data as often as keepalives would, so keepalives need no setting.
-		if err := beatOver(ctx, net.Dialer{Timeout: dialTimeout, Control: unpaced}, to, 8, tick.C, m); err != nil {
+		if err := beatOver(ctx, dialer, to, 8, tick.C, m); err != nil {
 			m.broken(err)
 			<-tick.C
 		}

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -56,7 +57,8 @@ type chaosTest struct {
 // external gateways carry traffic. No packet may have a wrong source, and soon after each fault
 // connections carry traffic, addresses are on nodes that can hold them, everything is as planned,
 // and the databases and hosts are in the same state as whenever the addresses were there. The
-// number of faults is CHAOS_FAULTS; they are drawn from CHAOS_SEED or a new seed.
+// number of faults is CHAOS_FAULTS; they are drawn from CHAOS_SEED or a new seed. With CHAOS_STEP it
+// is one step of that seed that is repeated.
 func (s *suite) chaos(t *testing.T) {
 	s.smallDisk(t)
 	c := &chaosTest{faultTest: s.newFaultTest(t), processes: processes, states: map[string]lab.State{}}
@@ -70,8 +72,12 @@ func (c *chaosTest) run(t *testing.T, target string, cluster chaos.Cluster) {
 		seed = n
 	}
 	number := number("CHAOS_FAULTS", 10)
-	steps := chaos.Plan(seed, number, cluster)
 	repeat := fmt.Sprintf("make %s SEED=%d CHAOS_FAULTS=%d", target, seed, number)
+	steps := chaos.Plan(seed, number, cluster)
+	if only, err := strconv.Atoi(os.Getenv("CHAOS_STEP")); err == nil && only > 0 {
+		steps = slices.Repeat(chaos.Plan(seed, only, cluster)[only-1:], number)
+		repeat += fmt.Sprintf(" STEP=%d", only)
+	}
 	t.Logf("to do this again: %s", repeat)
 	for _, step := range steps {
 		t.Log(step)
@@ -186,9 +192,11 @@ func (c *chaosTest) step(t *testing.T, step chaos.Step) {
 		t.Fatal(err)
 	}
 	placed := c.took(t, "all was in place", over, limit)
-	// TCP may back off for as long as it has already been retransmitting in vain.
-	c.flowWithin(t, limit+lasted-time.Since(over), limit+lasted+chaosReady)
-	flowed := c.took(t, "all connections carried traffic", over, limit+lasted)
+	// TCP may back off for as long as it has already been retransmitting in vain: until all was in
+	// place and the pod's next keepalive had passed.
+	resumes := lasted + max(limit, 2*(placed+time.Second))
+	c.flowWithin(t, resumes-time.Since(over), resumes+chaosReady)
+	flowed := c.took(t, "all connections carried traffic", over, resumes)
 	where := c.sameAsEver(t, chaosForgets+chaosReady)
 	settled := limit
 	if where != before || c.deaths(t) != deaths { // they may have moved for a moment
@@ -332,6 +340,9 @@ func (c *chaosTest) sameAsEver(t *testing.T, limit time.Duration) (where string)
 			if now != where {
 				return fmt.Errorf("the addresses do not stay: %s, then %s", where, now)
 			}
+			if err := c.moved(ctx, state); err != nil {
+				return err
+			}
 			c.states[where] = state
 			return nil
 		}
@@ -349,6 +360,29 @@ func (c *chaosTest) sameAsEver(t *testing.T, limit time.Duration) (where string)
 	}
 	return where
 }
+
+// moved returns an error while a node has rules from a move of the EgressService: its former host and the
+// present one keep them for half a minute.
+func (c *chaosTest) moved(ctx context.Context, state lab.State) error {
+	host, err := c.service.hostNow(ctx)
+	if err != nil {
+		return err
+	}
+	for _, node := range nodes {
+		for _, place := range []string{": iptables", ": ip6tables"} {
+			for _, rule := range moveRule.FindAllStringSubmatch(state[node+place], -1) {
+				if node != host || rule[1] == "EGRESS-SVC-HAND-ON" {
+					return fmt.Errorf("the host is %s, and %s has %s", host, node, rule[0])
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// moveRule matches a rule for packets that come to the address of an EgressService and belong to no known connection. The
+// first submatch is its chain: one for packets that are handed on, or one in which the host drops them.
+var moveRule = regexp.MustCompile(`(?m)^-A OVN-KUBE-(EGRESS-SVC-HAND-ON|STRAY|STRAY-INPUT) -d .*$`)
 
 // comesBack waits for a node whose power is back, and for the pods on it.
 func (c *chaosTest) comesBack(t *testing.T, node string, on time.Time) {
