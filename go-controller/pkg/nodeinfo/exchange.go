@@ -18,7 +18,7 @@ type part struct {
 // other's addresses, and reports whether there are any. All nodes that have what such a value claims have given it up:
 // they have written other values for long enough, which take effect at the same time.
 func (r *resolver) exchange(nodes []*state) bool {
-	s := search{resolver: r, owners: map[any][]*state{}, claims: map[part]claim{}, over: map[part]bool{}, claimed: map[any][]part{}}
+	s := search{resolver: r, claims: map[part]claim{}, over: map[part]bool{}, claimed: map[any][]part{}}
 	var all []part
 	for _, n := range nodes {
 		for _, name := range kube.NodeAnnotations() {
@@ -32,7 +32,7 @@ func (r *resolver) exchange(nodes []*state) bool {
 		delete(p.refused, p.name)
 	}
 	for _, p := range all {
-		p.node = p.without("")
+		r.has(p.state, p.without(""))
 	}
 	return len(all) > 0
 }
@@ -41,7 +41,6 @@ func (r *resolver) exchange(nodes []*state) bool {
 // nodes in the cluster.
 type search struct {
 	*resolver
-	owners  map[any][]*state // nodes, by what they have; empty until it is needed
 	claims  map[part]claim
 	over    map[part]bool  // the values that take effect, and those that have been found to be unable to
 	claimed map[any][]part // the values that take effect, by what they claim
@@ -117,37 +116,18 @@ func (s *search) claim(p part) claim {
 // from returns the values of other nodes that what a value claims belongs to.
 func (s *search) from(p part, claims topology.Node) []part {
 	var from []part
-	for _, key := range keys(claims) {
-		for _, other := range s.holders()[key] {
-			if other == p.state || s.compare(p.name, claims, other.node) == nil {
-				continue
-			}
-			for name := range other.effective {
-				q := part{other, name}
-				if s.compare(p.name, claims, q.claims(other.effective)) != nil && !slices.Contains(from, q) {
-					from = append(from, q)
-				}
+	for other := range s.contested(claims) {
+		if other == p.state || s.compare(p.name, claims, other.node) == nil {
+			continue
+		}
+		for name := range other.effective {
+			q := part{other, name}
+			if s.compare(p.name, claims, q.claims(other.effective)) != nil {
+				from = append(from, q)
 			}
 		}
 	}
 	return from
-}
-
-// holders returns the nodes by what others could take from them.
-func (s *search) holders() map[any][]*state {
-	if len(s.owners) > 0 {
-		return s.owners
-	}
-	for _, n := range s.states {
-		has := n.node
-		has.Host = nil // an address may be on many hosts: only those that are also in another annotation are taken
-		for _, key := range keys(has) {
-			if there := s.owners[key]; len(there) == 0 || there[len(there)-1] != n {
-				s.owners[key] = append(there, n)
-			}
-		}
-	}
-	return s.owners
 }
 
 // lasting reports whether a node has written a value that has been refused for as long as every value has to be there.
@@ -177,15 +157,7 @@ func (p part) claims(annotations map[string]string) topology.Node {
 
 // keys are what nodes that collide have in common. Subnets collide if they overlap, so this says nothing about them.
 func keys(n topology.Node) []any {
-	var out []any
-	for _, p := range slices.Concat(n.Join, n.Primary, n.Host, n.Gateway.Addrs, n.Gateway.External.Addrs) {
-		out = append(out, p.Addr())
-	}
-	for _, text := range []string{n.Chassis, n.Gateway.MAC, n.Gateway.External.MAC} {
-		if text != "" {
-			out = append(out, text)
-		}
-	}
+	out := values(n)
 	if len(n.Subnets) > 0 {
 		out = append(out, kube.AnnotationNodeSubnets)
 	}

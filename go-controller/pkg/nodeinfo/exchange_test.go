@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
@@ -233,6 +235,47 @@ func TestExchangeIsLinear(t *testing.T) {
 	w.resolveNode(w.states[fmt.Sprint("n", n)], w.now, false)
 	w.resolveNode(w.states[fmt.Sprint("n", n)], w.now.Add(settleAgent), false)
 	check(true, "with the last node")
+}
+
+// TestRefusalIsLinear: no value is compared with those of all nodes, neither when nodes are seen for the first time nor
+// while a value of every node is refused.
+func TestRefusalIsLinear(t *testing.T) {
+	const n = 200
+	w := &world{now: start, objs: map[string]*corev1.Node{}, resolver: newResolver(cluster, ByMaster(), Settle)}
+	compared := 0
+	w.compare = func(name string, n, other topology.Node) error {
+		compared++
+		return collision(name, n, other)
+	}
+	check := func(first bool, refused int, when string) {
+		t.Helper()
+		compared = 0
+		if w.resolve(w.now, first); len(w.refusals()) != refused || compared > 20*n {
+			t.Errorf("%s: %d nodes are refused something after %d comparisons", when, len(w.refusals()), compared)
+		}
+	}
+	for i := 1; i <= n; i++ {
+		o := object(i, kube.FormatNode(node(i)))
+		w.objs[o.Name] = o
+		w.add(o, nil)
+	}
+	check(true, 0, "at the start")
+	for i := 2; i <= n; i++ { // each claims something else of the first node
+		claims := node(1)
+		claims.Name = fmt.Sprint("n", i)
+		name := kube.NodeAnnotations()[i%len(kube.NodeAnnotations())]
+		o := w.objs[claims.Name]
+		o.Annotations = maps.Clone(o.Annotations)
+		o.Annotations[name] = kube.FormatNode(claims)[name]
+		w.write(o)
+	}
+	w.resolve(w.now, false)
+	w.now = w.now.Add(time.Hour)
+	refused := len(w.refusals())
+	if refused < n/2 {
+		t.Fatalf("only %d nodes are refused something", refused)
+	}
+	check(false, refused, "of every node")
 }
 
 // TestAllExchangeAtOnce: independent exchanges take effect in one pass.

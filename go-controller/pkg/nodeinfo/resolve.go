@@ -39,6 +39,7 @@ type resolver struct {
 	// settleTime is how long a new value has to be there before it takes effect, by annotation.
 	settleTime func(annotation string) time.Duration
 	states     map[string]*state // by node name
+	holders    holders
 	// decided are the values that this process wants, by node; nil means that the annotation is to be absent.
 	decided map[types.UID]map[string]*string
 	// compare is collision, which tests count.
@@ -47,7 +48,7 @@ type resolver struct {
 
 func newResolver(cluster Cluster, owns []string, settleTime func(string) time.Duration) *resolver {
 	r := &resolver{cluster: cluster, owns: map[string]bool{}, settleTime: settleTime,
-		states: map[string]*state{}, decided: map[types.UID]map[string]*string{}, compare: collision}
+		states: map[string]*state{}, holders: holders{}, decided: map[types.UID]map[string]*string{}, compare: collision}
 	for _, name := range owns {
 		r.owns[name] = true
 	}
@@ -118,7 +119,8 @@ func (r *resolver) add(n *corev1.Node, recalled map[string]string) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(recalled)) {
 		if next, err := r.plausible(s, name, recalled[name]); err == nil {
-			s.effective[name], s.node = recalled[name], next
+			s.effective[name] = recalled[name]
+			r.has(s, next)
 		}
 	}
 	r.states[n.Name] = s
@@ -193,7 +195,7 @@ func (r *resolver) resolveNode(s *state, now time.Time, first bool) (changed boo
 			}
 		}
 		delete(s.waiting, name)
-		if s.node = next; there {
+		if r.has(s, next); there {
 			s.effective[name] = value
 		} else {
 			delete(s.effective, name)
@@ -324,7 +326,7 @@ func (r *resolver) valid(s *state, name, value string) (topology.Node, error) {
 func (r *resolver) taken(s *state, name string, next topology.Node) error {
 	var holder string
 	var why error
-	for _, other := range r.states {
+	for other := range r.contested(next) {
 		if other.name == s.name || why != nil && holder < other.name {
 			continue
 		}

@@ -195,7 +195,7 @@ func TestANewcomerTakesNothing(t *testing.T) {
 		t.Errorf("the first node has %v", got)
 	}
 	// When the holder is deleted, the new node gets it.
-	delete(w.states, "n1")
+	w.remove("n1")
 	w.resolve(w.now, false)
 	if got := w.effective(3)[kube.AnnotationChassisID]; got != "chassis-n1" {
 		t.Errorf("the newcomer has chassis %q after the first node went", got)

@@ -201,7 +201,7 @@ func (v *View) pass(now time.Time) time.Duration {
 	// A deleted node gives up what it had.
 	for name, s := range v.resolver.states {
 		if n := byName[name]; n == nil || n.UID != s.uid {
-			delete(v.resolver.states, name)
+			v.resolver.remove(name)
 			dirty = true
 		}
 	}
