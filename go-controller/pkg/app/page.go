@@ -15,6 +15,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/explain"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/explain/reader"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/page"
+	reservedsnapshot "github.com/ovnkube/ovnkube/go-controller/pkg/reserved/snapshot"
 )
 
 const (
@@ -41,19 +42,27 @@ func pageServer(env *Env) (*server, error) {
 }
 
 func pageHandler(env *Env, clients reader.Clients) http.Handler {
-	settings := func(context.Context, kubernetes.Interface, string) (explain.Settings, string, error) {
-		return reader.SettingsOf(env.Config), "", nil
-	}
 	reviews := authn.New(clients.Kube)
 	return page.New(page.Config{
 		Read: func(ctx context.Context) (page.Facts, error) {
 			ctx, cancel := context.WithTimeout(ctx, pageTimeout)
 			defer cancel()
-			return page.Read(ctx, clients, env.Config.Kubernetes.ConfigNamespace, settings, time.Now)
+			return page.Read(ctx, clients, env.Config.Kubernetes.ConfigNamespace, pageSettings(env), time.Now)
 		},
 		Allow:  func(r *http.Request) error { return mayGetPage(r, reviews) },
 		MaxAge: pageAge, Now: time.Now,
 	})
+}
+
+// pageSettings returns the settings of this master, which also knows the addresses of an API server that it is told by name.
+func pageSettings(env *Env) reader.Settings {
+	return func(context.Context, kubernetes.Interface, string) (explain.Settings, string, error) {
+		s := reader.SettingsOf(env.Config)
+		if env.APIServers != nil {
+			s.APIServers = reservedsnapshot.ConfiguredAPIServers(env.APIServers)
+		}
+		return s, "", nil
+	}
 }
 
 // mayGetPage checks with the API server whose token a request has, and whether that user may see

@@ -44,6 +44,9 @@ func TestConfiguredAPIServerIsReserved(t *testing.T) {
 		if hosts := addresses.Hosts(); !slices.Equal(hosts, []netip.Addr{want.Addr()}) {
 			t.Errorf("%s: hosts %v", server, hosts)
 		}
+		if s, _, err := pageSettings(env)(t.Context(), nil, ""); err != nil || !slices.Equal(s.APIServers, []netip.AddrPort{want}) {
+			t.Errorf("%s: on the page they are %v, %v", server, s.APIServers, err)
+		}
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 // FromConfigMap reads the configuration file of the cluster.
 func FromConfigMap(ctx context.Context, c kubernetes.Interface, namespace string) (explain.Settings, string, error) {
 	otherwise := explain.Settings{EgressIP: true, EgressService: true, ExternalGateways: true, RangesUnknown: true}
-	const taken = "all features are taken to be enabled, no range is reserved but the pod subnets of the nodes, and disable-snat-multiple-gws, " +
+	const taken = "all features are taken to be enabled, nothing is reserved but the pod subnets of the nodes and the addresses in the API, and disable-snat-multiple-gws, " +
 		"external-gateway-namespaces and node-local-addresses are taken to be as without configuration"
 	object, err := c.CoreV1().ConfigMaps(namespace).Get(ctx, configMap, metav1.GetOptions{})
 	switch {
@@ -34,7 +34,24 @@ func FromConfigMap(ctx context.Context, c kubernetes.Interface, namespace string
 	if err != nil {
 		return otherwise, fmt.Sprintf("settings: %s of ConfigMap %s/%s is not valid (%v); %s", fileName, namespace, configMap, err, taken), nil
 	}
-	return SettingsOf(cfg), "", nil
+	s := SettingsOf(cfg)
+	return s, apiServerNote(cfg.Kubernetes, s), nil
+}
+
+// apiServerNote says that the settings do not give the addresses at which ovnkube reaches the API server, which the master
+// reserves: a load balancer is not in the EndpointSlice. It is empty if they do.
+func apiServerNote(k config.Kubernetes, s explain.Settings) string {
+	by := "the environment of its pods"
+	switch {
+	case len(s.APIServers) > 0:
+		return ""
+	case k.Kubeconfig != "":
+		by = "the kubeconfig " + k.Kubeconfig
+	case k.APIServer != "":
+		by = "the host name in " + k.APIServer
+	}
+	return fmt.Sprintf("settings: ovnkube finds the API server by %s; at which addresses is not known here, and those that are not in the EndpointSlice "+
+		"default/kubernetes are taken for addresses that EgressIPs and EgressServices can use", by)
 }
 
 // SettingsOf returns the part of a configuration that the planners depend on.

@@ -74,6 +74,24 @@ func NewAPIServers(server string, lookup Lookup, ranges reserved.Ranges) cache.S
 	return newConfigured(server, lookup, ranges).informer()
 }
 
+// ConfiguredAPIServers returns the addresses that an informer of NewAPIServers knows.
+func ConfiguredAPIServers(informer cache.SharedIndexInformer) []netip.AddrPort {
+	var at []netip.AddrPort
+	for _, obj := range informer.GetStore().List() {
+		slice, is := obj.(*discoveryv1.EndpointSlice)
+		if !is {
+			continue
+		}
+		for addr, owners := range ownersIn(slice) {
+			for _, port := range owners[0].Ports {
+				at = append(at, netip.AddrPortFrom(addr, port))
+			}
+		}
+	}
+	slices.SortFunc(at, netip.AddrPort.Compare)
+	return at
+}
+
 func newConfigured(server string, lookup Lookup, ranges reserved.Ranges) *configured {
 	return &configured{server: server, lookup: lookup, ranges: ranges, interval: lookupInterval, missed: map[netip.AddrPort]int{}}
 }
