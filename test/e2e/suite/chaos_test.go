@@ -34,6 +34,8 @@ const (
 	// chaosReady is how long Kubernetes may consider a node not ready after the API server was
 	// away.
 	chaosReady = time.Minute
+	// chaosShort is the seed of the short form.
+	chaosShort = 6130406
 	// chaosMoment is how long state deleted by others may be missing: a second is documented.
 	chaosMoment = 2 * time.Second
 )
@@ -58,7 +60,7 @@ type chaosTest struct {
 // connections carry traffic, addresses are on nodes that can hold them, everything is as planned,
 // and the databases and hosts are in the same state as whenever the addresses were there. The
 // number of faults is CHAOS_FAULTS; they are drawn from CHAOS_SEED or a new seed. With CHAOS_STEP it
-// is one step of that seed that is repeated.
+// is one step of that seed that is repeated. Without any of these, the first ten of one seed are injected.
 func (s *suite) chaos(t *testing.T) {
 	s.smallDisk(t)
 	c := &chaosTest{faultTest: s.newFaultTest(t), processes: processes, states: map[string]lab.State{}}
@@ -70,6 +72,8 @@ func (c *chaosTest) run(t *testing.T, target string, cluster chaos.Cluster) {
 	seed := rand.Uint64()
 	if n, err := strconv.ParseUint(os.Getenv("CHAOS_SEED"), 10, 64); err == nil {
 		seed = n
+	} else if os.Getenv("CHAOS_FAULTS") == "" {
+		seed = chaosShort
 	}
 	number := number("CHAOS_FAULTS", 10)
 	repeat := fmt.Sprintf("make %s SEED=%d CHAOS_FAULTS=%d", target, seed, number)

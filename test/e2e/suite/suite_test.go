@@ -56,9 +56,7 @@ func testCluster(t *testing.T, mode string) {
 	if os.Getenv("OUTAGES") != "" {
 		s.in(t, "local", "Outage", s.outage)
 	}
-	if os.Getenv("CHAOS_FAULTS") != "" {
-		s.in(t, "local", "Chaos", s.chaos)
-	}
+	s.in(t, "local", "Chaos", s.chaos)
 	s.full(t, "PowerFailure", s.powerFailure)
 	s.in(t, "local", "Removal", s.removal)
 	s.once(t, "Manifests", s.manifests)
