@@ -9,6 +9,7 @@ import (
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/conntrack"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
 // flushTranslated returns a function that deletes connections with stale translations from the kernel, and from the
@@ -28,14 +29,43 @@ func (n *node) flushTranslated() func(context.Context, func(src, to netip.Addr) 
 	}
 }
 
-// leaving restricts stale to connections that leave the cluster. Pods call hosts, and what they reach through their own
-// node, with the address of that node, whatever egress address they have (noreroute.MarkRules).
+// flushLed returns a function that deletes the connections of pods that leave the cluster by another link than the one
+// whose address they have.
+func (n *node) flushLed() func(context.Context, map[netip.Addr]bool) error {
+	cfg := n.env.Config
+	nodeLocal := noreroute.NodeLocal(cfg.Features.NodeLocalAddresses, nil)
+	return func(ctx context.Context, pods map[netip.Addr]bool) error {
+		uplink, err := n.externalBridge(false)
+		if err != nil {
+			return nil //nolint:nilerr // nobody knows which addresses OVN gives
+		}
+		bridges := []string{uplink}
+		if second, err := n.externalBridge(true); err == nil {
+			bridges = append(bridges, second)
+		}
+		leaves := leaves(n.addresses.Hosts(), nodeLocal)
+		count, err := conntrack.FlushFormerLinks(ctx, topology.ManagementPort, bridges, cfg.Families(), func(src, dst netip.Addr) bool { return pods[src] && leaves(dst) })
+		if count > 0 {
+			klog.V(2).InfoS("Connections with the address of another link deleted", "count", count)
+		}
+		return err
+	}
+}
+
+// leaving restricts stale to connections that leave the cluster.
 func leaving(stale func(src, to netip.Addr) bool, hosts []netip.Addr, nodeLocal []netip.Prefix) func(src, dst, to netip.Addr) bool {
+	leaves := leaves(hosts, nodeLocal)
+	return func(src, dst, to netip.Addr) bool { return stale(src, to) && leaves(dst) }
+}
+
+// leaves returns a function that reports whether connections to an address leave the cluster. Pods call hosts, and what they
+// reach through their own node, with the address of that node, whatever egress address they have (noreroute.MarkRules).
+func leaves(hosts []netip.Addr, nodeLocal []netip.Prefix) func(dst netip.Addr) bool {
 	host := make(map[netip.Addr]bool, len(hosts))
 	for _, a := range hosts {
 		host[a] = true
 	}
-	return func(src, dst, to netip.Addr) bool {
-		return stale(src, to) && !host[dst] && !slices.ContainsFunc(nodeLocal, func(p netip.Prefix) bool { return p.Contains(dst) })
+	return func(dst netip.Addr) bool {
+		return !host[dst] && !slices.ContainsFunc(nodeLocal, func(p netip.Prefix) bool { return p.Contains(dst) })
 	}
 }

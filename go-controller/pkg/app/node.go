@@ -405,6 +405,7 @@ func (n *node) egressServices(core, pods informers.SharedInformerFactory, all *n
 		IPRules:        n.ipRules,
 		Tables:         table.Finder{Dirs: table.DefaultDirs},
 		Flush:          n.flushTranslated(),
+		FlushLed:       n.flushLed(),
 		OnApplied:      n.switches.OnFlowsInstalled,
 		Settle:         n.flows.Settle,
 		ClusterSubnets: n.env.Config.Default.ClusterPrefixes(),

@@ -50,6 +50,9 @@ type Deps struct {
 	// conntrack.FlushTranslated. Once a translation has ended, ended contains
 	// the addresses that this node no longer translates to.
 	Flush func(ctx context.Context, stale func(src, to netip.Addr) bool, ended []netip.Addr) error
+	// FlushLed deletes the connections of pods that have the address of another link than those by which they
+	// leave; see conntrack.FlushFormerLinks.
+	FlushLed func(ctx context.Context, pods map[netip.Addr]bool) error
 	// OnApplied registers a function that is called whenever the master's changes to the
 	// northbound database have taken effect on this node. Settle waits until no packet uses flows of
 	// Open vSwitch that were replaced before the call.
@@ -138,7 +141,7 @@ func New(deps Deps) (*Controller, error) {
 		taken: map[string]bool{}, networks: map[string]table{}, settled: map[string]egressservice.Translations{},
 		users: map[netip.Addr][]string{}, awaiting: map[string][]string{}, elsewhere: map[string][]netip.Addr{},
 		others: map[string]otherHost{}}
-	c.flush = newFlusher(deps.Flush, c.inUse)
+	c.flush = newFlusher(deps.Flush, c.flushLed, c.inUse)
 	c.leaving = newLeaving(deps, c.flush)
 	c.queue = queue.New("egressservice-node", c.reconcile)
 	deps.OnApplied(c.applied)
@@ -366,7 +369,7 @@ func (c *Controller) flushReplaced(ctx context.Context, have, want contribution,
 			untrusted[addr] = true
 		}
 	}
-	return c.flush.replaced(ctx, fresh, untrusted)
+	return c.flush.replaced(ctx, fresh, untrusted, newlyLed(have, want))
 }
 
 // note stores the kernel state of key.

@@ -80,6 +80,7 @@ type kernel struct {
 	mu     sync.Mutex
 	tables map[string]host.RoutingTable
 	open   map[[2]netip.Addr]bool // source and translated source
+	former map[netip.Addr]bool    // the addresses of links by which no connection leaves
 	ended  []netip.Addr
 	fail   func() error // nil: never fails
 }
@@ -170,7 +171,7 @@ func (w *world) start() *Controller {
 	w.sweep = ipRules.Sweep
 	c, err := New(Deps{Node: "ovn-worker2", Chains: w.chains, ClusterSubnets: cluster, Mode: topology.GatewayLocal,
 		NodeLocal: []netip.Prefix{netip.MustParsePrefix("169.254.0.0/16")},
-		Egress:    w.egress, Tables: w.kernel, Flush: w.kernel.flush, Linger: w.linger,
+		Egress:    w.egress, Tables: w.kernel, Flush: w.kernel.flush, FlushLed: w.kernel.flushLed, Linger: w.linger,
 		OnApplied: func(f func()) { w.applied = f },
 		Neighbor: func(node string) []netip.Addr {
 			return map[string][]netip.Addr{"ovn-worker": {netip.MustParseAddr("172.18.0.3"), netip.MustParseAddr("fc00::3")}}[node]

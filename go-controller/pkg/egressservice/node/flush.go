@@ -14,8 +14,10 @@ import (
 // flusher deletes connections whose translation is stale; waiting callers share
 // one pass over the table.
 type flusher struct {
-	flush  func(ctx context.Context, stale func(src, to netip.Addr) bool, ended []netip.Addr) error
-	passes *host.Coalescer[error]
+	flush func(ctx context.Context, stale func(src, to netip.Addr) bool, ended []netip.Addr) error
+	// flushLed deletes the connections of newly led pods that have the address of another link.
+	flushLed func(ctx context.Context, pods map[netip.Addr]bool) error
+	passes   *host.Coalescer[error]
 	// inUse returns those of some translations that are in use, and the addresses of them that are.
 	inUse func(some map[translation]bool) (made map[translation]bool, given map[netip.Addr]bool)
 
@@ -25,39 +27,42 @@ type flusher struct {
 	// untrusted are the pods whose connections took another path since this node last saw them:
 	// the outdated TCP windows in their entries would block them.
 	untrusted map[netip.Addr]bool
+	led       map[netip.Addr]bool // the pods that are newly led into a network without a translation
 }
 
 // translation is the address that one pod is translated to. Several may have ended at the same time, and another one may
 // be in use.
 type translation struct{ addr, to netip.Addr }
 
-func newFlusher(flush func(context.Context, func(src, to netip.Addr) bool, []netip.Addr) error,
+func newFlusher(flush func(context.Context, func(src, to netip.Addr) bool, []netip.Addr) error, flushLed func(context.Context, map[netip.Addr]bool) error,
 	inUse func(map[translation]bool) (map[translation]bool, map[netip.Addr]bool),
 ) *flusher {
-	return &flusher{flush: flush, passes: host.NewCoalescer[error](), inUse: inUse,
-		added: egressservice.Translations{}, expired: map[translation]bool{}, untrusted: map[netip.Addr]bool{}}
+	return &flusher{flush: flush, flushLed: flushLed, passes: host.NewCoalescer[error](), inUse: inUse,
+		added: egressservice.Translations{}, expired: map[translation]bool{}, untrusted: map[netip.Addr]bool{}, led: map[netip.Addr]bool{}}
 }
 
 // replaced flushes the connections of the given addresses that have another
-// translation than the given one, and all connections of untrusted addresses.
-func (f *flusher) replaced(ctx context.Context, now egressservice.Translations, untrusted map[netip.Addr]bool) error {
-	return f.add(ctx, now, nil, untrusted)
+// translation than the given one, all connections of untrusted addresses, and those of newly led pods that
+// have the address of another link.
+func (f *flusher) replaced(ctx context.Context, now egressservice.Translations, untrusted, led map[netip.Addr]bool) error {
+	return f.add(ctx, now, nil, untrusted, led)
 }
 
 // ended flushes the connections that still have the given translations. Those that are in use for another
 // EgressService have not ended.
 func (f *flusher) ended(ctx context.Context, was map[translation]bool) error {
-	return f.add(ctx, nil, was, nil)
+	return f.add(ctx, nil, was, nil, nil)
 }
 
-func (f *flusher) add(ctx context.Context, fresh egressservice.Translations, over map[translation]bool, untrusted map[netip.Addr]bool) error {
-	if len(fresh)+len(over)+len(untrusted) == 0 {
+func (f *flusher) add(ctx context.Context, fresh egressservice.Translations, over map[translation]bool, untrusted, led map[netip.Addr]bool) error {
+	if len(fresh)+len(over)+len(untrusted)+len(led) == 0 {
 		return nil
 	}
 	f.mu.Lock()
 	maps.Copy(f.added, fresh)
 	maps.Copy(f.expired, over)
 	maps.Copy(f.untrusted, untrusted)
+	maps.Copy(f.led, led)
 	f.mu.Unlock()
 	failed, err := f.passes.Do(ctx, f.passes.Request(), f.pass)
 	if err != nil {
@@ -68,8 +73,8 @@ func (f *flusher) add(ctx context.Context, fresh egressservice.Translations, ove
 
 func (f *flusher) pass(ctx context.Context) error {
 	f.mu.Lock()
-	fresh, over, untrusted := f.added, f.expired, f.untrusted
-	f.added, f.expired, f.untrusted = egressservice.Translations{}, map[translation]bool{}, map[netip.Addr]bool{}
+	fresh, over, untrusted, led := f.added, f.expired, f.untrusted, f.led
+	f.added, f.expired, f.untrusted, f.led = egressservice.Translations{}, map[translation]bool{}, map[netip.Addr]bool{}, map[netip.Addr]bool{}
 	f.mu.Unlock()
 	some := maps.Clone(over)
 	for addr, to := range fresh {
@@ -94,6 +99,9 @@ func (f *flusher) pass(ctx context.Context) error {
 		}
 		return over[translation{src, to}]
 	}, slices.SortedFunc(maps.Keys(ended), netip.Addr.Compare))
+	if err == nil {
+		err = f.flushLed(ctx, led)
+	}
 	if err != nil {
 		f.mu.Lock()
 		for addr, to := range fresh {
@@ -103,6 +111,7 @@ func (f *flusher) pass(ctx context.Context) error {
 		}
 		maps.Copy(f.expired, over)
 		maps.Copy(f.untrusted, untrusted)
+		maps.Copy(f.led, led)
 		f.mu.Unlock()
 	}
 	return err

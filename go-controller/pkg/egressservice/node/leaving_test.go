@@ -56,7 +56,7 @@ func newBareHost(t *testing.T) bareHost {
 	}
 	core, egress := informers.NewSharedInformerFactory(fakeapi.NewClientset(), 0), egressfake.NewSimpleClientset()
 	c, err := New(Deps{
-		Node: "n1", Egress: egress, Chains: h.chains, Tables: h.connections, Flush: h.connections.flush, ClusterSubnets: cluster,
+		Node: "n1", Egress: egress, Chains: h.chains, Tables: h.connections, Flush: h.connections.flush, FlushLed: h.connections.flushLed, ClusterSubnets: cluster,
 		OnApplied: func(func()) {}, Settle: func(context.Context) error { return nil },
 		IPRules: host.NewSet("ip rules", hostfake.NewKernel(map[host.IPRule]struct{}{}), func(struct{}, struct{}) bool { return true }),
 		Informers: snapshot.Informers{

@@ -36,7 +36,7 @@ func (c *Controller) finishTakeover(ctx context.Context, s egressservice.Service
 	if known && maps.Equal(was, want) {
 		return nil
 	}
-	if err := c.flush.replaced(ctx, want, nil); err != nil {
+	if err := c.flush.replaced(ctx, want, nil, nil); err != nil {
 		return fmt.Errorf("flush connections of EgressService %s: %w", s.Key, err)
 	}
 	c.mu.Lock()
@@ -71,7 +71,7 @@ func (c *Controller) finishTakeovers(ctx context.Context) error {
 	if err := c.deps.Settle(ctx); err != nil {
 		return err
 	}
-	if err := c.flush.replaced(ctx, all, nil); err != nil {
+	if err := c.flush.replaced(ctx, all, nil, nil); err != nil {
 		return fmt.Errorf("flush connections from before their pods were led here: %w", err)
 	}
 	return nil
