@@ -3,6 +3,7 @@ package node
 import (
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,7 +27,11 @@ func TestFlushesOnceMore(t *testing.T) {
 				w.kernel.connect(pod, right)
 				w.kernel.connect("10.244.0.99", "172.18.0.4")
 				w.setStatus(led(metav1.ConditionTrue))
+				written := time.Now()
 				w.eventually("the old translation to go", func() bool { return !w.kernel.connected(pod, node) })
+				if time.Since(written) >= reportPace {
+					t.Errorf("%s kept its old translation until ovn-controller may have followed", pod)
+				}
 				if !w.kernel.connected(pod, right) || !w.kernel.connected("10.244.0.99", "172.18.0.4") {
 					t.Errorf("%s lost its right connection, or another pod one of its own", pod)
 				}
