@@ -83,7 +83,7 @@ func (c *chaosTest) beginOne(t *testing.T, f chaos.Fault) (undo func(context.Con
 		// Only the test's own small disk, never the machine's.
 		return func(ctx context.Context) error { return exec(ctx, f.Node, "rm", "/var/lib/ovn/full") },
 			exec(ctx, f.Node, "sh", "-ec", `test "$(stat -f -c %T /var/lib/ovn)" = tmpfs
-if dd if=/dev/zero of=/var/lib/ovn/full bs=4k count=4096 2>/dev/null; then exit 1; fi`)
+if dd if=/dev/zero of=/var/lib/ovn/full bs=4k count=16384 2>/dev/null; then exit 1; fi`)
 	case chaos.Bridge:
 		return nil, exec(ctx, f.Node, "ovs-vsctl", "--timeout=10", "--no-wait", "del-br", f.Target)
 	case chaos.Flush:

@@ -37,7 +37,7 @@ func TestHighAvailabilityChaos(t *testing.T) {
 	s := start(t, "shared", func(o *lab.Options) {
 		o.Name, o.Install = fmt.Sprintf("e2e-ha-chaos-%d", os.Getpid()), "manifests"
 		o.Before = func(ctx context.Context, l *lab.Lab) error { // see smallDisk
-			_, err := l.Kin.Exec(ctx, lab.ControlPlane, "sh", "-ec", "mkdir -p /var/lib/ovn; mount -t tmpfs -o size=16m tmpfs /var/lib/ovn")
+			_, err := l.Kin.Exec(ctx, lab.ControlPlane, "sh", "-ec", "mkdir -p /var/lib/ovn; mount -t tmpfs -o size=64m tmpfs /var/lib/ovn")
 			return err
 		}
 		o.Config = configure(apiServerLog, restartAtOnce...)

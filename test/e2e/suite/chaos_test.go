@@ -139,7 +139,7 @@ func (s *suite) smallDisk(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	databases(t.Context(), `cp -a /var/lib/ovn /run/chaos; mount -t tmpfs -o size=16m tmpfs /var/lib/ovn
+	databases(t.Context(), `cp -a /var/lib/ovn /run/chaos; mount -t tmpfs -o size=64m tmpfs /var/lib/ovn
 cp -a /run/chaos/. /var/lib/ovn; rm -r /run/chaos`)
 	t.Cleanup(func() {
 		databases(context.WithoutCancel(t.Context()), `cp -a /var/lib/ovn /run/chaos; umount /var/lib/ovn
