@@ -2,12 +2,15 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
@@ -17,10 +20,12 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
 )
 
-// Backoff bounds of a failing key.
+// Backoff bounds of a failing key. A key that fails because the API server does not answer waits at most for
+// outageBackoff: the cause is not the key's, and once it ends, nodes and users wait for what could not be written.
 const (
-	minBackoff = 50 * time.Millisecond
-	maxBackoff = 30 * time.Second
+	minBackoff    = 50 * time.Millisecond
+	maxBackoff    = 30 * time.Second
+	outageBackoff = 4 * time.Second
 )
 
 // stall is how long no start-up key may finish before the remaining ones no longer
@@ -35,6 +40,7 @@ type Controller struct {
 	limit           int // maximum number of keys per batch
 	reconcile       func(ctx context.Context, keys []string) map[string]error
 	queue           workqueue.TypedRateLimitingInterface[string]
+	backoff         workqueue.TypedRateLimiter[string]
 	order           *order // of the keys in queue
 	informersSynced []cache.InformerSynced
 	seeds           []func() []string
@@ -58,7 +64,7 @@ type Controller struct {
 
 // New returns a controller that calls reconcile for each key. An error returned
 // by reconcile is logged, and the key is retried after a backoff of 50 ms
-// that doubles up to 30 s. A panic in reconcile counts as an error of its key.
+// that doubles up to 30 s, or 4 s while the API server does not answer. A panic in reconcile counts as an error of its key.
 func New(name string, reconcile func(ctx context.Context, key string) error) *Controller {
 	return NewBatch(name, 1, func(ctx context.Context, keys []string) map[string]error {
 		return map[string]error{keys[0]: reconcile(ctx, keys[0])}
@@ -77,13 +83,14 @@ func New(name string, reconcile func(ctx context.Context, key string) error) *Co
 // in place.
 func NewBatch(name string, limit int, reconcile func(ctx context.Context, keys []string) map[string]error) *Controller {
 	waiting := &order{urgent: func(string) bool { return false }}
+	backoff := workqueue.NewTypedItemExponentialFailureRateLimiter[string](minBackoff, maxBackoff)
 	return &Controller{
 		name:      name,
 		limit:     limit,
 		reconcile: reconcile,
 		order:     waiting,
-		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[string](minBackoff, maxBackoff),
+		backoff:   backoff,
+		queue: workqueue.NewTypedRateLimitingQueueWithConfig(backoff,
 			workqueue.TypedRateLimitingQueueConfig[string]{
 				DelayingQueue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[string]{
 					Name:  name,
@@ -327,7 +334,11 @@ func (c *Controller) work(ctx context.Context, keys []string) {
 			if ctx.Err() == nil {
 				klog.ErrorS(err, "Reconcile failed, will retry", "controller", c.name, "key", key, "failures", failures)
 			}
-			c.queue.AddRateLimited(key)
+			delay := c.backoff.When(key)
+			if unanswered(err) {
+				delay = min(delay, outageBackoff)
+			}
+			c.queue.AddAfter(key, delay)
 		} else {
 			klog.V(5).InfoS("Reconciled", "controller", c.name, "key", key, "keys", len(keys), "took", time.Since(start))
 			c.queue.Forget(key)
@@ -335,6 +346,12 @@ func (c *Controller) work(ctx context.Context, keys []string) {
 		c.end(key, err)
 		c.queue.Done(key)
 	}
+}
+
+// unanswered reports whether the API server did not answer a request, or not yet: it is away, or starts.
+func unanswered(err error) bool {
+	var failed *url.Error
+	return errors.As(err, &failed) || apierrors.IsServiceUnavailable(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err)
 }
 
 // try reconciles keys, and if that panics, each of them separately.
