@@ -109,7 +109,7 @@ var texts = map[string]string{
 	"chain OVN-KUBE-LB-SOURCES":          "Drops what `loadBalancerSourceRanges` does not allow",
 	"chain OVN-KUBE-MASQ":                "Masquerades pods that leave through the host, and external Service traffic to an endpoint on another host",
 	"chain OVN-KUBE-NODEPORT":            "DNAT of node ports to the cluster IP",
-	"chain OVN-KUBE-POD-TO-NODE":         "Marks traffic from pods to nodes with `MarkPodToNode`, where marks of OVN do not reach the kernel",
+	"chain OVN-KUBE-POD-TO-NODE":         "Marks traffic from pods to their own node with `MarkPodToNode`, and to all nodes where marks of OVN do not reach the kernel",
 	"chain OVN-KUBE-SNAT-MGMTPORT":       "Gives the host's own traffic to pods the management port's address; Services put exceptions first",
 	"chain OVN-KUBE-STRAY":               "Drops forwarded packets to an address of an EgressService that belong to no connection, and what pods of the node open that leave by another node",
 	"chain OVN-KUBE-STRAY-INPUT":         "Drops packets to such an address that the host itself has",

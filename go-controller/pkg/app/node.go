@@ -213,8 +213,7 @@ func (n *node) build(ctx context.Context) ([]starter, error) {
 		}
 		start = append(start, more)
 	}
-	// In shared gateway mode the kernel forwards packets to nodes from pods with external gateways.
-	if (cfg.Gateway.Mode == topology.GatewayLocal || cfg.Features.MultiExternalGateway) && (cfg.Features.EgressService || cfg.Features.EgressIP) {
+	if cfg.Features.EgressService || cfg.Features.EgressIP {
 		if err := n.marks(); err != nil {
 			return nil, err
 		}
@@ -422,14 +421,23 @@ func (n *node) egressServices(core, pods informers.SharedInformerFactory, all *n
 	return factory, nil
 }
 
-// marks adds the controller that marks traffic from pods to nodes if OVN's marks get lost.
+// marks adds the controller that marks traffic from pods to nodes which has no mark of OVN, or has lost it.
 func (n *node) marks() error {
+	cfg := n.env.Config
+	// In shared gateway mode the kernel forwards packets to other nodes only from pods with external gateways.
+	forwards := cfg.Gateway.Mode == topology.GatewayLocal || cfg.Features.MultiExternalGateway
 	c, err := noreroutenode.New(noreroutenode.Deps{
+		Node:      n.name,
 		Addresses: n.addresses,
 		Chains:    n.chains,
-		MarksLost: func(ctx context.Context) (bool, error) { return isUserspace(ctx, n.switches) },
-		NodeLocal: noreroute.NodeLocal(n.env.Config.Features.NodeLocalAddresses, nil),
-		Families:  n.env.Config.Families(),
+		MarksLost: func(ctx context.Context) (bool, error) {
+			if !forwards {
+				return false, nil
+			}
+			return isUserspace(ctx, n.switches)
+		},
+		NodeLocal: noreroute.NodeLocal(cfg.Features.NodeLocalAddresses, nil),
+		Families:  cfg.Families(),
 	})
 	if err != nil {
 		return err

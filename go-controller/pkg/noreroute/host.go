@@ -8,8 +8,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// ChainMark is the chain on hosts that marks traffic from pods to hosts, if the mark of the
-// policies is lost on the way to the kernel.
+// ChainMark is the chain on hosts that marks traffic from pods to hosts where the policies do not: traffic to the pods' own
+// node, which another policy leads there unmarked, and all of it if their mark is lost on the way to the kernel.
 const ChainMark = "OVN-KUBE-POD-TO-NODE"
 
 // positionMark places the jump before those of the features, which match the mark.

@@ -24,10 +24,11 @@ const pause = 500 * time.Millisecond
 
 // Deps are the dependencies of the controller.
 type Deps struct {
+	Node string
 	// Addresses provides the hosts, whose addresses pods reach as if no feature existed.
 	Addresses *reservedsnapshot.Addresses
 	Chains    host.ChainWriter
-	// MarksLost reports whether packets reach the kernel without the marks that OVN set.
+	// MarksLost reports whether packets to other hosts reach the kernel without the marks that OVN set.
 	MarksLost func(ctx context.Context) (bool, error)
 	// NodeLocal are ranges that pods reach through their own node.
 	NodeLocal []netip.Prefix
@@ -37,6 +38,7 @@ type Deps struct {
 // Controller owns the chain of package noreroute.
 type Controller struct {
 	deps              Deps
+	lost              bool // what MarksLost says; written before the queue runs
 	queue             *queue.Controller
 	attempted, synced chan struct{}
 }
@@ -56,10 +58,10 @@ func New(deps Deps) (*Controller, error) {
 	return c, nil
 }
 
-// Attempted is closed when writing the rules was attempted once, or none are needed.
+// Attempted is closed when writing the rules was attempted once.
 func (c *Controller) Attempted() <-chan struct{} { return c.attempted }
 
-// Synced is closed when the kernel has the rules, or needs none.
+// Synced is closed when the kernel has the rules.
 func (c *Controller) Synced() <-chan struct{} { return c.synced }
 
 // Run runs the controller until ctx is done.
@@ -68,12 +70,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	if !known {
 		return nil
 	}
-	if !lost {
-		close(c.attempted)
-		close(c.synced)
-		<-ctx.Done()
-		return nil
-	}
+	c.lost = lost
 	go func() {
 		if waits.Until(ctx, c.queue.Synced(), waits.Wait{Part: "noreroute-node", For: "the rules to be written once"}) {
 			close(c.synced)
@@ -99,7 +96,13 @@ func (c *Controller) marksLost(ctx context.Context) (lost, known bool) {
 }
 
 func (c *Controller) reconcile(ctx context.Context, _ string) error {
-	rules := noreroute.MarkRules(c.deps.Addresses.Hosts(), c.deps.NodeLocal, c.deps.Families)
+	// OVN leads what pods send to their own node there without a mark. If such a packet is for a host port, the kernel
+	// sends it on to another pod, and without the mark it would be taken for one that leaves the cluster.
+	hosts, nodeLocal := c.deps.Addresses.HostsOf(c.deps.Node), []netip.Prefix(nil)
+	if c.lost {
+		hosts, nodeLocal = append(hosts, c.deps.Addresses.Hosts()...), c.deps.NodeLocal
+	}
+	rules := noreroute.MarkRules(hosts, nodeLocal, c.deps.Families)
 	if err := c.deps.Chains.Apply(ctx, noreroute.Feature, rules); err != nil {
 		return fmt.Errorf("mark what pods send to hosts: %w", err)
 	}

@@ -27,7 +27,7 @@ func node(name, primary string) *corev1.Node {
 	}}}
 }
 
-// run runs a controller and waits until it has written its rules or needs none.
+// run runs the controller of node a and waits until it has written its rules.
 func run(t *testing.T, cs *fake.Clientset, lost func() (bool, error)) *hostfake.Chains {
 	t.Helper()
 	chains := hostfake.NewChains(noreroute.Chains(topology.Families))
@@ -38,6 +38,7 @@ func run(t *testing.T, cs *fake.Clientset, lost func() (bool, error)) *hostfake.
 		t.Fatal(err)
 	}
 	c, err := New(Deps{
+		Node:      "a",
 		Addresses: addresses,
 		Chains:    chains,
 		MarksLost: func(context.Context) (bool, error) { return lost() },
@@ -83,11 +84,20 @@ func TestMarks(t *testing.T) {
 	}
 }
 
-// TestMarksOfOVN: no rules are needed if OVN's own marks arrive.
+// TestMarksOfOVN: where OVN's own marks arrive, only traffic to the pods' own node needs one, which OVN does not mark; from
+// when the node has addresses.
 func TestMarksOfOVN(t *testing.T) {
-	cs := fakeapi.NewClientset(node("a", "172.18.0.2/16"))
+	cs := fakeapi.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, node("b", "172.18.0.3/16"))
 	chains := run(t, cs, func() (bool, error) { return false, nil })
-	if n := chains.Writes(); n != 0 {
-		t.Errorf("%d writes", n)
+	if dump := chains.Dump(topology.IPv4); strings.Contains(dump, "MARK") {
+		t.Errorf("marks:\n%s", dump)
+	}
+	if _, err := cs.CoreV1().Nodes().Update(t.Context(), node("a", "172.18.0.2/16"), metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually.True(t, "a mark", func() bool { return strings.Contains(chains.Dump(topology.IPv4), "MARK") })
+	dump := chains.Dump(topology.IPv4)
+	if !strings.Contains(dump, "-d 172.18.0.2/32 -i ovn-k8s-mp0 -j MARK") || strings.Count(dump, "MARK") != 1 {
+		t.Errorf("the marks are not those of node a alone:\n%s", dump)
 	}
 }

@@ -127,6 +127,15 @@ func (a *Addresses) Hosts() []netip.Addr {
 	return append(all, a.APIServers()...)
 }
 
+// HostsOf returns the addresses of one node, none if it is not known.
+func (a *Addresses) HostsOf(node string) []netip.Addr {
+	obj, _, err := a.nodes.GetByKey(node)
+	if n, ok := obj.(*corev1.Node); ok && err == nil {
+		return slices.Clone(a.onNode.Of(n.Name, n))
+	}
+	return nil
+}
+
 // APIServers returns the addresses of the API servers, from their EndpointSlice and the configuration, possibly with
 // duplicates.
 func (a *Addresses) APIServers() []netip.Addr { return APIServersIn(a.apiServers()) }

@@ -57,6 +57,9 @@ func TestHosts(t *testing.T) {
 	if got = slices.Compact(got); !slices.Equal(got, want) {
 		t.Errorf("hosts %v, want %v", got, want)
 	}
+	if one, none := a.HostsOf("b"), a.HostsOf("c"); !slices.Equal(one, want[1:2]) || len(none) > 0 {
+		t.Errorf("node b has %v, and a node that is not known %v", one, none)
+	}
 	for _, p := range []string{"10.244.0.0/16", "203.0.113.10/32", "172.18.0.3/32"} {
 		if !slices.Contains(a.Inside(), netip.MustParsePrefix(p)) {
 			t.Errorf("%s is not inside: %v", p, a.Inside())
