@@ -66,7 +66,7 @@ func programmed(s Service, d Decision) metav1.Condition {
 	switch {
 	case host == "":
 		return condition(v1.ConditionProgrammed, false, ReasonNotAssigned, "no node serves it")
-	case s.Ack.Problem != "" && (s.Ack.Host == host || host == v1.HostAll):
+	case s.Ack.Problem != "" && (Acknowledged(s, d) || host == v1.HostAll):
 		return condition(v1.ConditionProgrammed, false, ReasonNetworkNotFound, "node "+s.Ack.Host+": "+s.Ack.Problem)
 	case host == v1.HostAll:
 		return condition(v1.ConditionProgrammed, true, ReasonEveryNode, "every node programs its own rules")

@@ -213,11 +213,11 @@ func Acknowledged(s Service, d Decision) bool {
 	return s.Ack.Host == d.Host && s.Ack.Digest == Digest(s, d.Host)
 }
 
-// Awaits reports whether the host has yet to acknowledge the current state of the Service. A host
-// that reports a problem has answered.
+// Awaits reports whether the host has yet to acknowledge the current state of the Service. A problem that the host has
+// reported with an earlier state is no answer for this one.
 func Awaits(s Service, d Decision) bool {
 	host := Status(s, d)
-	return host != "" && host != v1.HostAll && !Acknowledged(s, d) && (s.Ack.Host != host || s.Ack.Problem == "")
+	return host != "" && host != v1.HostAll && !Acknowledged(s, d)
 }
 
 // Digest identifies the rules that host programs for a Service: equal digests mean equal

@@ -183,8 +183,8 @@ func Decode(snap Snapshot, cluster []netip.Prefix) Service {
 	return s
 }
 
-// Done reports whether the host of a status has the traffic. A missing network does not
-// prevent that.
+// Done reports whether the host of a status has the traffic. A missing network, which a host reports together with what it
+// has programmed, does not prevent that.
 func Done(status v1.EgressServiceStatus) bool {
 	c := meta.FindStatusCondition(status.Conditions, v1.ConditionProgrammed)
 	return c != nil && (c.Status == metav1.ConditionTrue || c.Reason == ReasonNetworkNotFound)

@@ -186,7 +186,7 @@ func (c *Controller) applyRows(ctx context.Context, key string, pods []netip.Add
 func (c *Controller) transient(eg *v1.EgressService, s egressservice.Service, d egressservice.Decision) bool {
 	known := c.known(eg)
 	waits := known.Host != "" && known.Host == d.Host && known.Host != v1.HostAll &&
-		isTrue(known, v1.ConditionProgrammed) && s.Ack.Problem == "" && !egressservice.Acknowledged(s, d)
+		egressservice.Done(known) && !egressservice.Acknowledged(s, d)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !waits {

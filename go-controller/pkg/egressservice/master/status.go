@@ -59,10 +59,6 @@ func (c *Controller) acknowledged(eg *v1.EgressService, s egressservice.Service)
 	return s
 }
 
-func isTrue(status v1.EgressServiceStatus, condition string) bool {
-	return meta.IsStatusConditionTrue(status.Conditions, condition)
-}
-
 // setStatus writes the decision and its progress to the status, in one patch, and returns the
 // resulting host.
 func (c *Controller) setStatus(ctx context.Context, eg *v1.EgressService, s egressservice.Service, d egressservice.Decision) (string, error) {

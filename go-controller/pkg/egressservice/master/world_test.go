@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -70,8 +71,9 @@ type world struct {
 	master *Controller
 	stop   func()
 	// silent keeps a host from acknowledging if it returns true.
-	silent func(key, host string) bool
-	limit  time.Duration // for acknowledgements; 0: forever
+	silent  func(key, host string) bool
+	problem string        // what hosts report
+	limit   time.Duration // for acknowledgements; 0: forever
 	// given returns the addresses that the master considers assigned to pods.
 	given  func(key string, uid types.UID) []netip.Addr
 	shared bool
@@ -258,6 +260,7 @@ func (w *world) acknowledge(ctx context.Context, in snapshot.Informers) (*queue.
 		s, others, err := reader.Decode(eg)
 		q.Enqueue(others...)
 		word := egressservice.Acknowledgement(s, s.Host)
+		word.Problem = w.problem
 		if err != nil || s.Refused != (egressservice.Refusal{}) || s.Host == "" || s.Host == v1.HostAll || egressservice.SameAcknowledgement(s.Ack, word) ||
 			w.silent != nil && w.silent(key, s.Host) {
 			return err
@@ -375,7 +378,7 @@ func (w *world) anyHost(key string) string {
 func (w *world) programmed(key string) bool {
 	namespace, name, _ := strings.Cut(key, "/")
 	eg, err := w.egress.EgressServiceV1().EgressServices(namespace).Get(context.Background(), name, metav1.GetOptions{})
-	return err == nil && isTrue(eg.Status, v1.ConditionProgrammed)
+	return err == nil && meta.IsStatusConditionTrue(eg.Status.Conditions, v1.ConditionProgrammed)
 }
 
 // writes returns the writes so far.

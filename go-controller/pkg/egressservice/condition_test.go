@@ -1,0 +1,42 @@
+package egressservice
+
+import (
+	"net/netip"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
+)
+
+// TestProblemOfHost: a host that reports a problem has answered for the state that it reports, which it serves, and for no
+// later one.
+func TestProblemOfHost(t *testing.T) {
+	s := Service{Key: "default/demo-svc", Host: "b", Network: "blue", Ingress: []netip.Addr{netip.MustParseAddr("5.5.5.5")}}
+	former := Digest(s, "b")
+	s.Endpoints = []Endpoint{{Addr: netip.MustParseAddr("10.244.0.5"), Node: "a"}}
+	current := Digest(s, "b")
+	for what, c := range map[string]struct {
+		host, digest string
+		late         bool
+		answered     bool
+		reason       string
+	}{
+		"of this state":                    {"b", current, false, true, ReasonNetworkNotFound},
+		"of an earlier state":              {"b", former, false, false, ReasonWaitingForHost},
+		"of an earlier state, for long":    {"b", former, true, false, ReasonNotAcknowledged},
+		"of the previous host":             {"a", former, false, false, ReasonWaitingForHost},
+		"of this state, by the other host": {"a", current, false, false, ReasonWaitingForHost},
+	} {
+		s.Ack = v1.ProgrammedStatus{Host: c.host, Digest: c.digest, Problem: "network blue has no routing table with routes"}
+		d := Decision{Host: "b", NotAcknowledging: c.late}
+		if Awaits(s, d) == c.answered {
+			t.Errorf("%s: the host has answered: %t", what, !c.answered)
+		}
+		status := v1.EgressServiceStatus{Conditions: Conditions(s, d)}
+		got := meta.FindStatusCondition(status.Conditions, v1.ConditionProgrammed)
+		if got.Reason != c.reason || Done(status) != c.answered {
+			t.Errorf("%s: %s (%s), and the host has the traffic: %t", what, got.Reason, got.Message, Done(status))
+		}
+	}
+}
