@@ -16,6 +16,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/conntrack"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/iptables"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/reserved"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
@@ -75,7 +76,7 @@ func TestEndedWhileDown(t *testing.T) {
 		}
 		slices.SortFunc(ended, netip.Addr.Compare)
 		flushed = append(flushed, ended)
-		_, err := conntrack.FlushTranslated(ctx, topology.Families, leaving(stale, nil, nil))
+		_, err := conntrack.FlushTranslated(ctx, topology.Families, leaving(stale, nil, nil, reserved.Ranges{}))
 		return err
 	}}
 	e.note(t.Context())
@@ -102,14 +103,16 @@ func TestEndedWhileDown(t *testing.T) {
 	}
 }
 
-// TestFlushKeepsConnectionsToHosts: a pod calls hosts, and what it reaches through its own node, with the address of that node. Such a
-// connection is not one that keeps a former egress address.
+// TestFlushKeepsConnectionsToHosts: a pod calls hosts, and what it reaches through its own node, with an address of that node. Such a
+// connection is not one that keeps a former egress address, even if a pod answers it, at a host port, or a Service, at a node port.
 func TestFlushKeepsConnectionsToHosts(t *testing.T) {
 	netnstest.New(t)
 	a := netip.MustParseAddr
 	hosts, nodeLocal := []netip.Addr{a("172.18.0.4"), a("fc00::4")}, []netip.Prefix{netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("fd00:ec2::/64")}
+	ranges := reserved.Ranges{Pods: prefixesOf("10.244.0.0/16", "fd00:10:244::/48"), Services: prefixesOf("10.96.0.0/16", "fd00:10:96::/112")}
 	var want []netip.Addr
-	for i, to := range []netip.Addr{a("172.18.0.4"), a("169.254.169.254"), a("192.0.2.1"), a("fc00::4"), a("fd00:ec2::254"), a("2001:db8::1")} {
+	for i, to := range []netip.Addr{a("172.18.0.4"), a("169.254.169.254"), a("192.0.2.1"), a("10.244.1.9"), a("10.96.0.7"),
+		a("fc00::4"), a("fd00:ec2::254"), a("2001:db8::1"), a("fd00:10:244:2::9"), a("fd00:10:96::7")} {
 		pod, own := a(fmt.Sprintf("10.244.1.%d", i+3)), a("172.18.0.3")
 		if to.Is6() {
 			pod, own = a(fmt.Sprintf("fd00:10:244:2::%d", i+3)), a("fc00::3")
@@ -119,7 +122,7 @@ func TestFlushKeepsConnectionsToHosts(t *testing.T) {
 			want = append(want, pod)
 		}
 	}
-	n, err := conntrack.FlushTranslated(t.Context(), topology.Families, leaving(func(netip.Addr, netip.Addr) bool { return true }, hosts, nodeLocal))
+	n, err := conntrack.FlushTranslated(t.Context(), topology.Families, leaving(func(netip.Addr, netip.Addr) bool { return true }, hosts, nodeLocal, ranges))
 	if err != nil || n != 2 {
 		t.Errorf("%d deleted, %v", n, err)
 	}

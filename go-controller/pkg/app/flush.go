@@ -9,6 +9,7 @@ import (
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/conntrack"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/noreroute"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/reserved"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
@@ -18,7 +19,7 @@ func (n *node) flushTranslated() func(context.Context, func(src, to netip.Addr) 
 	cfg := n.env.Config
 	nodeLocal := noreroute.NodeLocal(cfg.Features.NodeLocalAddresses, nil)
 	return func(ctx context.Context, stale func(src, to netip.Addr) bool, ended []netip.Addr) error {
-		count, err := conntrack.FlushTranslated(ctx, cfg.Families(), leaving(stale, n.addresses.Hosts(), nodeLocal))
+		count, err := conntrack.FlushTranslated(ctx, cfg.Families(), leaving(stale, n.addresses.Hosts(), nodeLocal, n.addresses.Ranges))
 		if err != nil {
 			return err
 		}
@@ -43,7 +44,7 @@ func (n *node) flushLed() func(context.Context, map[netip.Addr]bool) error {
 		if second, err := n.externalBridge(true); err == nil {
 			bridges = append(bridges, second)
 		}
-		leaves := leaves(n.addresses.Hosts(), nodeLocal)
+		leaves := leaves(n.addresses.Hosts(), nodeLocal, n.addresses.Ranges)
 		count, err := conntrack.FlushFormerLinks(ctx, topology.ManagementPort, bridges, cfg.Families(), func(src, dst netip.Addr) bool { return pods[src] && leaves(dst) })
 		if count > 0 {
 			klog.V(2).InfoS("Connections with the address of another link deleted", "count", count)
@@ -53,19 +54,22 @@ func (n *node) flushLed() func(context.Context, map[netip.Addr]bool) error {
 }
 
 // leaving restricts stale to connections that leave the cluster.
-func leaving(stale func(src, to netip.Addr) bool, hosts []netip.Addr, nodeLocal []netip.Prefix) func(src, dst, to netip.Addr) bool {
-	leaves := leaves(hosts, nodeLocal)
+func leaving(stale func(src, to netip.Addr) bool, hosts []netip.Addr, nodeLocal []netip.Prefix, cluster reserved.Ranges,
+) func(src, dst, to netip.Addr) bool {
+	leaves := leaves(hosts, nodeLocal, cluster)
 	return func(src, dst, to netip.Addr) bool { return stale(src, to) && leaves(dst) }
 }
 
-// leaves returns a function that reports whether connections to an address leave the cluster. Pods call hosts, and what they
-// reach through their own node, with the address of that node, whatever egress address they have (noreroute.MarkRules).
-func leaves(hosts []netip.Addr, nodeLocal []netip.Prefix) func(dst netip.Addr) bool {
+// leaves returns a function that reports whether connections that an address answers leave the cluster. Pods call hosts, and what they
+// reach through their own node, with the address of that node, whatever egress address they have (noreroute.MarkRules). What they
+// reach at a host port or a node port of their own node is answered by a pod or a Service.
+func leaves(hosts []netip.Addr, nodeLocal []netip.Prefix, cluster reserved.Ranges) func(dst netip.Addr) bool {
 	host := make(map[netip.Addr]bool, len(hosts))
 	for _, a := range hosts {
 		host[a] = true
 	}
+	inside := slices.Concat(nodeLocal, cluster.Pods, cluster.Services)
 	return func(dst netip.Addr) bool {
-		return !host[dst] && !slices.ContainsFunc(nodeLocal, func(p netip.Prefix) bool { return p.Contains(dst) })
+		return !host[dst] && !slices.ContainsFunc(inside, func(p netip.Prefix) bool { return p.Contains(dst) })
 	}
 }
