@@ -79,6 +79,7 @@ func (c *chains) called(contributor string) int {
 type kernel struct {
 	mu     sync.Mutex
 	tables map[string]host.RoutingTable
+	finds  int                    // how often a table was looked up
 	open   map[[2]netip.Addr]bool // source and translated source
 	former map[netip.Addr]bool    // the addresses of links by which no connection leaves
 	ended  []netip.Addr
@@ -98,6 +99,7 @@ func (k *kernel) Find(network string) (host.RoutingTable, bool, error) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.finds++
 	t, ok := k.tables[network]
 	return t, ok, nil
 }

@@ -72,9 +72,13 @@ func (c *Controller) watchTables(ctx context.Context) {
 			c.mu.Lock()
 			last, known := c.networks[network]
 			c.mu.Unlock()
-			if known && c.find(network) != last {
-				c.queue.Enqueue(keys...)
+			if !known || c.find(network) == last {
+				continue
 			}
+			c.mu.Lock()
+			delete(c.networks, network) // whoever still needs it looks it up again
+			c.mu.Unlock()
+			c.queue.Enqueue(keys...)
 		}
 	}
 }
