@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
 // Errors of the Allocator. They are results to report, not errors to retry:
@@ -40,8 +42,8 @@ type Allocator struct {
 	reserved map[Holder]reservation
 	byKey    map[string][]Holder
 	// stranded are the holders of addresses that at some time were not in the subnets of their nodes, as when the node is
-	// gone. They keep them where another node has the subnet now: while such a pod exists, egress features may
-	// steer the traffic of its addresses.
+	// gone, or was before this process started. They keep them where another node has the subnet now: while such a pod exists,
+	// egress features may steer the traffic of its addresses.
 	stranded map[Holder]bool
 }
 
@@ -57,7 +59,7 @@ type node struct {
 
 // reservation is the state of a holder.
 type reservation struct {
-	node  string
+	node  string // "": none yet, see Strand
 	addrs []netip.Prefix
 	mac   string // "": derived from the addresses
 }
@@ -150,6 +152,23 @@ func (a *Allocator) strand(who Holder, h reservation) {
 	for _, n := range a.nodes {
 		n.occupy(who, h.addrs)
 	}
+}
+
+// Strand lets a holder without a reservation have addresses in whatever node's subnets they are, now or later, unless others
+// have them there. As soon as its pod has an address of a node, that replaces them.
+func (a *Allocator) Strand(who Holder, addrs []netip.Addr) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if _, ok := a.reserved[who]; ok {
+		return
+	}
+	var h reservation
+	for _, addr := range addrs {
+		h.addrs = append(h.addrs, topology.HostPrefix(addr))
+	}
+	a.reserved[who] = h
+	a.byKey[who.Key] = append(a.byKey[who.Key], who)
+	a.strand(who, h)
 }
 
 // with returns the nodes in whose subnets the addresses of a holder are.
@@ -265,12 +284,11 @@ func (a *Allocator) MAC(who Holder) string {
 	return a.reserved[who].mac
 }
 
-// IsReserved reports whether a holder has any address.
+// IsReserved reports whether a holder has, or had, an address of a node, not only those of Strand.
 func (a *Allocator) IsReserved(who Holder) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	_, ok := a.reserved[who]
-	return ok
+	return a.reserved[who].node != ""
 }
 
 // Addrs returns the addresses of a holder.
@@ -374,21 +392,25 @@ func (n *node) check(who Holder, addrs []netip.Prefix) error {
 	return nil
 }
 
-// find returns the pool of an address, and its host number; false if pods of the node cannot have it.
+// find returns the pool of an address, and its host number; false if pods of the node cannot have it. A single address, see
+// Strand, is of any subnet.
 func (n *node) find(p netip.Prefix) (*pool, uint64, bool) {
 	for _, pool := range n.pools {
-		if number, ok := pool.number(p.Addr()); ok && p.Bits() == pool.subnet.Bits() {
+		if number, ok := pool.number(p.Addr()); ok && (p.Bits() == pool.subnet.Bits() || p.IsSingleIP()) {
 			return pool, number, true
 		}
 	}
 	return nil, 0, false
 }
 
-// of returns the addresses in addrs that who occupies.
+// of returns the addresses in addrs that who occupies, with the lengths of the node's subnets.
 func (n *node) of(who Holder, addrs []netip.Prefix) (has []netip.Prefix) {
 	for _, p := range addrs {
-		if n.holders[p.Addr()] == who {
-			has = append(has, p)
+		if n.holders[p.Addr()] != who {
+			continue
+		}
+		if pool, _, ok := n.find(p); ok {
+			has = append(has, netip.PrefixFrom(p.Addr(), pool.subnet.Bits()))
 		}
 	}
 	return has

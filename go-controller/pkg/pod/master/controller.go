@@ -1,7 +1,6 @@
 package master
 
 import (
-	"cmp"
 	"context"
 	"net/netip"
 	"slices"
@@ -162,50 +161,17 @@ func (c *Controller) Attempted() <-chan struct{} { return c.queue.Attempted() }
 // need a network and all owners of rows.
 func (c *Controller) seeds() []string {
 	owners := nb.Objects(c.Writer, pod.Feature)
-	stale, used := c.stalePorts(owners), c.usedAddresses(owners)
 	nodes, _ := c.nodes.List(labels.Everything()) // reads memory and cannot fail
 	for _, n := range nodes {
-		c.adopt(n.Name, stale...)
-		c.reserveUsed(n.Name, used)
+		c.adopt(n.Name)
 	}
-	keys := []string{}
-	for _, u := range used {
-		keys = append(keys, u.Key)
-	}
+	keys := c.reserveFormer(owners)
 	for _, obj := range c.pods.List() {
 		if p, ok := obj.(*corev1.Pod); ok && kube.NeedsNetwork(p) {
 			keys = append(keys, kube.PodKey(p))
 		}
 	}
 	return append(keys, owners...)
-}
-
-// stalePort is the port of a pod that was deleted while no master was running.
-type stalePort struct {
-	holder pod.Holder
-	topology.PodAddresses
-}
-
-// stalePorts returns the ports of deleted pods. No other pod may have their
-// addresses before the ports are deleted, which reconcilePod does for their keys:
-// immediately, except for static pods.
-func (c *Controller) stalePorts(owners []string) []stalePort {
-	var stale []stalePort
-	for _, key := range owners {
-		rows := c.Writer.Rows(pod.Owner(key))
-		given, ok := pod.AddressesIn(rows)
-		if !ok {
-			continue
-		}
-		if p, err := c.lookup(key); err == nil && p != nil && string(kube.PodUID(p)) == given.UID {
-			continue
-		}
-		if pod.Static(rows) && !c.exists(key) {
-			c.mirrorless[key] = time.Now().Add(kube.MirrorGrace)
-		}
-		stale = append(stale, stalePort{pod.Holder{Key: key, UID: cmp.Or(given.UID, "unknown")}, given})
-	}
-	return stale
 }
 
 // podKeys returns the keys affected by an event of a pod.
@@ -260,9 +226,8 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 	return nil
 }
 
-// adopt passes a node's subnets, the addresses of its pods, and those of stale ports
-// to the allocator. It returns the keys of pods that should be tried again.
-func (c *Controller) adopt(name string, stale ...stalePort) []string {
+// adopt passes a node's subnets and the addresses of its pods to the allocator. It returns the keys of pods that should be tried again.
+func (c *Controller) adopt(name string) []string {
 	n, err := c.nodes.Get(name)
 	if err != nil { // not found: a lister returns no other error
 		return c.alloc.SetNode(name, nil, nil)
@@ -279,12 +244,6 @@ func (c *Controller) adopt(name string, stale ...stalePort) []string {
 				Holder: holder(p), Addrs: network.Addrs, Running: running(p), Created: p.CreationTimestamp.Time,
 			})
 			keep[holder(p)] = network.MAC
-		}
-	}
-	for _, port := range stale {
-		if network, ok := port.Network(node.Subnets); ok {
-			claims = append(claims, pod.Claim{Holder: port.holder, Addrs: network.Addrs})
-			keep[port.holder] = network.MAC
 		}
 	}
 	wake := c.alloc.SetNode(name, node.Subnets, claims)

@@ -141,14 +141,15 @@ func TestEditedAnnotationMovesNothing(t *testing.T) {
 	}
 }
 
-// A pod on a node that does not exist has no port, whatever its annotation and its status say.
+// A pod on a node that does not exist has no port, whatever its annotation and its status say. The address that a kubelet reported
+// is given to nobody, since egress features steer its traffic.
 func TestPodOfNoNode(t *testing.T) {
 	c := newCluster(t)
 	c.addNode("n", "10.244.1.0/24")
 	c.addPod("victim", "n")
 	c.addPod("ghost", "ghost", having("10.244.1.3/24"), reports("10.244.1.3"))
 	c.start(pod.Config{})
-	c.waitPort("victim", "10.244.1.3")
+	c.waitPort("victim", "10.244.1.4")
 	<-c.ctl.Attempted()
 	if got := c.full("ghost"); got != "-" {
 		t.Errorf("a pod of no node has port %s", got)

@@ -1,9 +1,14 @@
 package master
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/pod"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
@@ -85,24 +90,74 @@ func (c *Controller) portRemoved(except pod.Holder) bool {
 	return len(others) > 0 && !slices.ContainsFunc(others, func(h pod.Holder) bool { return !c.isUsed(h) })
 }
 
-// usedAddress is an address of a deleted pod that egress features still used when this master started.
-type usedAddress struct {
-	pod.Holder
-	addr netip.Addr
+// reserveFormer reserves the addresses of those pods, and former pods, for which no node's subnets have them. If they are on a
+// node that is gone, another one may get its subnet, now or later. owners are the keys of all ports. It returns the
+// keys of the pods of whose addresses only egress features know.
+func (c *Controller) reserveFormer(owners []string) []string {
+	keys := slices.Clone(owners)
+	for _, obj := range c.pods.List() {
+		p, ok := obj.(*corev1.Pod)
+		if !ok || !kube.NeedsNetwork(p) || c.alloc.IsReserved(holder(p)) {
+			continue
+		}
+		if addrs := c.former(p); len(addrs) > 0 {
+			c.alloc.Strand(holder(p), addrs)
+			keys = append(keys, kube.PodKey(p))
+		}
+	}
+	c.reserveStale(owners)
+	return c.reserveUsed(keys)
 }
 
-// usedAddresses returns the addresses that egress features use for pods without a port that has them. owners are the keys of all ports.
-func (c *Controller) usedAddresses(owners []string) []usedAddress {
-	var used []usedAddress
+// reserveStale reserves the addresses in the ports of pods that were deleted while no master was running. No other pod may have them
+// before the ports are deleted, which reconcilePod does for their keys: immediately, except for static pods.
+func (c *Controller) reserveStale(owners []string) {
+	for _, key := range owners {
+		rows := c.Writer.Rows(pod.Owner(key))
+		given, ok := pod.AddressesIn(rows)
+		if !ok {
+			continue
+		}
+		if p, err := c.lookup(key); err == nil && p != nil && string(kube.PodUID(p)) == given.UID {
+			continue
+		}
+		if pod.Static(rows) && !c.exists(key) {
+			c.mirrorless[key] = time.Now().Add(kube.MirrorGrace)
+		}
+		c.alloc.Strand(pod.Holder{Key: key, UID: cmp.Or(given.UID, "unknown")}, given.Addrs)
+	}
+}
+
+// former returns the addresses of a pod that it had before this master started, if they are not in the subnets of its node.
+func (c *Controller) former(p *corev1.Pod) []netip.Addr {
+	var node topology.Node
+	if n, err := c.nodes.Get(p.Spec.NodeName); err == nil {
+		node, _ = c.decoded.Node(n) // the network controller reports parse errors
+	}
+	if _, ok := c.known(p, node); ok {
+		return nil // another pod has one of them
+	}
+	if addrs := pod.AddressesFor(c.Writer.Rows(pod.Owner(kube.PodKey(p))), string(kube.PodUID(p))); len(addrs) > 0 {
+		return addrs
+	}
+	return kube.PodAddresses(p)
+}
+
+// reserveUsed reserves the addresses that egress features use and that none of the pods with the given keys has, and returns the
+// keys of their holders.
+func (c *Controller) reserveUsed(keys []string) (added []string) {
 	add := func(key string, a netip.Addr) {
-		used = append(used, usedAddress{pod.Holder{Key: key, UID: "formerly " + a.String()}, a})
+		h := pod.Holder{Key: key, UID: "formerly " + a.String()}
+		c.alloc.Strand(h, []netip.Addr{a})
+		c.setUsed(h, true)
+		added = append(added, key)
 	}
 	known := map[netip.Addr]bool{}
 	if c.Egress != nil {
 		for key, addrs := range c.Egress.Used() {
-			given := pod.AddressesFor(c.Writer.Rows(pod.Owner(key)), "")
+			has := c.addressesOf(key)
 			for _, a := range addrs {
-				if !slices.Contains(given, a) {
+				if !slices.Contains(has, a) {
 					known[a] = true
 					add(key, a)
 				}
@@ -110,10 +165,10 @@ func (c *Controller) usedAddresses(owners []string) []usedAddress {
 		}
 	}
 	if len(c.Matched) == 0 {
-		return used
+		return added
 	}
-	for _, key := range owners {
-		for _, a := range pod.AddressesFor(c.Writer.Rows(pod.Owner(key)), "") {
+	for _, key := range keys {
+		for _, a := range c.addressesOf(key) {
 			known[a] = true
 		}
 	}
@@ -126,25 +181,14 @@ func (c *Controller) usedAddresses(owners []string) []usedAddress {
 			}
 		}
 	}
-	return used
+	return added
 }
 
-// reserveUsed passes those of the addresses that are in a node's subnets, and that no pod has, to the allocator.
-func (c *Controller) reserveUsed(node string, used []usedAddress) {
-	subnets := c.alloc.Subnets(node)
-	var claims []pod.Claim
-	for _, u := range used {
-		if network, ok := (topology.PodAddresses{Addrs: []netip.Addr{u.addr}}).Network(subnets); ok {
-			claims = append(claims, pod.Claim{Holder: u.Holder, Addrs: network.Addrs})
-		}
+// addressesOf returns the addresses that a pod with a key has, whether in its port or reserved.
+func (c *Controller) addressesOf(key string) []netip.Addr {
+	addrs := pod.AddressesFor(c.Writer.Rows(pod.Owner(key)), "")
+	for _, h := range c.alloc.Others(pod.Holder{Key: key}) {
+		addrs = append(addrs, c.alloc.Addrs(h)...)
 	}
-	if len(claims) == 0 {
-		return
-	}
-	c.alloc.SetNode(node, subnets, claims)
-	for _, claim := range claims {
-		if c.alloc.IsReserved(claim.Holder) {
-			c.setUsed(claim.Holder, true)
-		}
-	}
+	return addrs
 }

@@ -8,8 +8,6 @@ import (
 	"testing"
 	"testing/synctest"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/pod"
@@ -123,42 +121,5 @@ func TestPortWithoutUID(t *testing.T) {
 		if got := w.port("web"); got != "-" {
 			t.Errorf("the port with %s is still there", got)
 		}
-	})
-}
-
-// TestSubnetOfGoneNode: as long as a pod of a deleted node exists, and an egress feature steers its traffic, no pod of the node
-// that has got the subnet since gets its address.
-func TestSubnetOfGoneNode(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newCluster(t)
-		w.addNode("n", "10.244.1.0/29") // .3 to .6
-		w.start(pod.Config{})
-		w.addPod("former", "n")
-		fakeapi.Settle()
-		w.others.Set("ns/service", []netip.Addr{netip.MustParseAddr("10.244.1.3")})
-		if err := w.cs.CoreV1().Nodes().Delete(t.Context(), "n", metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		w.addNode("m", "10.244.1.0/29")
-		fakeapi.Settle()
-		for i := range 4 {
-			w.addPod(fmt.Sprint("web", i), "m")
-			fakeapi.Settle()
-		}
-		last := func() string { return w.port("web3") }
-		if got := last(); got != "-" {
-			t.Errorf("the last pod of the next node gets %s\n%s", got, w.nb.Dump())
-		}
-		w.deletePod("former")
-		fakeapi.Settle()
-		if got := last(); got != "-" {
-			t.Errorf("while an egress feature steers it, the last pod of the next node gets %s\n%s", got, w.nb.Dump())
-		}
-		w.others.Set("ns/service", nil)
-		fakeapi.Settle()
-		if got := last(); got != "10.244.1.3" {
-			t.Errorf("in the end the last pod of the next node gets %s\n%s", got, w.nb.Dump())
-		}
-		w.stop()
 	})
 }
