@@ -210,6 +210,13 @@ func (c *Client) begin(v view) {
 	}
 }
 
+// lastView returns the view of the latest session.
+func (c *Client) lastView() view {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.last
+}
+
 func (c *Client) publish(s *session, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

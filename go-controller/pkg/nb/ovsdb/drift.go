@@ -39,11 +39,12 @@ type drift struct {
 	funcs    []func(nb.Owner)
 	dirty    map[nb.Owner]bool
 	wake     chan struct{}
+	last     func() view // the latest session's
 }
 
-func newDrift(yields *nb.Yields) *drift {
+func newDrift(yields *nb.Yields, last func() view) *drift {
 	return &drift{
-		yields:  yields,
+		yields: yields, last: last,
 		written: map[rowID][]uint64{}, removed: map[string]bool{}, known: map[nb.Owner]bool{},
 		foreign: map[nb.Owner]bool{}, dirty: map[nb.Owner]bool{}, wake: make(chan struct{}, 1),
 	}
@@ -121,6 +122,7 @@ func (d *drift) row(t *table, old, row model.Model) {
 	if old == nil {
 		return
 	}
+	d.lost(t, old, row)
 	o, id, ok := t.ownerOf(old)
 	before := rowID{t.Name, o, id}
 	if !ok || before == now {
@@ -137,6 +139,40 @@ func (d *drift) row(t *table, old, row model.Model) {
 	if s, ok := nb.SlotOf(t.parentOf(old), old); ok {
 		for _, other := range d.yields.In(s) { // the row that they yielded to may be gone
 			d.markDirty(other)
+		}
+	}
+}
+
+// lost marks the owners of rows of root tables that a parent has lost, as when the parent is deleted: these rows remain, unchanged.
+func (d *drift) lost(t *table, old, row model.Model) {
+	if len(t.members) == 0 {
+		return
+	}
+	v := d.last()
+	if v.cache == nil {
+		return // the first session, which has not begun: resync reports everything
+	}
+	for _, child := range tables {
+		column := child.Parents[t.Name]
+		if column == "" || !child.root {
+			continue
+		}
+		var now []string
+		if row != nil {
+			now = t.membersOf(row, column)
+		}
+		for _, uuid := range v.missing(child, t.membersOf(old, column), now) {
+			m := v.cache.Table(child.Name).Row(uuid)
+			if m == nil {
+				continue
+			}
+			if o, _, ok := child.ownerOf(m); ok && child.parentOf(m) == (nb.Parent{Table: t.Name, Name: t.key(old)}) {
+				if row == nil && d.removed[t.uuidOf(old)] {
+					d.markDirty(o)
+				} else {
+					d.markForeign(o)
+				}
+			}
 		}
 	}
 }

@@ -191,3 +191,64 @@ func TestDriftElsewhere(t *testing.T) {
 		t.Errorf("%+v, want the stray row deleted", stats)
 	}
 }
+
+// TestDriftOfParent: a load balancer stays when its router is deleted, or loses it, and is reported to its owner, which attaches it again.
+func TestDriftOfParent(t *testing.T) {
+	s := ovsdbtest.StartNB(t)
+	w := connect(t, ovsdb.Config{Address: s.Socket()})
+	seen := watchDrift(w)
+	owner := func(name string) nb.Owner { return nb.Owner{Feature: "service", Object: "ns/" + name} }
+	lb := func(name, router string) nb.Row {
+		return row("tcp", nbdb.LogicalRouterTable, router, &nbdb.LoadBalancer{Name: name, Vips: map[string]string{"10.96.0.1:80": "10.244.0.5:80"}})
+	}
+	parents := func() { apply(t, w, network, router("r"), router("other")) }
+	parents()
+	for _, name := range []string{"a", "b"} {
+		apply(t, w, owner(name), lb(name, "r"))
+	}
+	apply(t, w, owner("elsewhere"), lb("elsewhere", "other"))
+	reported := func(want ...nb.Owner) {
+		t.Helper()
+		got := map[nb.Owner]int{}
+		eventually.Succeeds(t, "drift", func() error {
+			for o, n := range seen.take() {
+				got[o] += n
+			}
+			for _, o := range want {
+				if got[o] == 0 {
+					return fmt.Errorf("%v of %v", got, want)
+				}
+			}
+			return nil
+		})
+		if len(got) != len(want) {
+			t.Errorf("drift of %v, want %v", got, want)
+		}
+	}
+	attached := func() {
+		t.Helper()
+		parents()
+		for _, name := range []string{"a", "b"} {
+			apply(t, w, owner(name), lb(name, "r"))
+		}
+		if got := len(strings.Fields(s.Nbctl("--bare", "--columns=load_balancer", "list", "Logical_Router", "r"))); got != 2 {
+			t.Errorf("the router has %d load balancers, want 2", got)
+		}
+	}
+	s.Nbctl("lr-del", "r")
+	reported(network, owner("a"), owner("b"))
+	attached()
+	s.Nbctl("lr-lb-del", "r", "a")
+	reported(owner("a"))
+	before := w.Repaired()
+	attached()
+	apply(t, w, network, router("other"))
+	reported(owner("a"), owner("b"))
+	attached()
+	if got := w.Repaired() - before; got != 1 {
+		t.Errorf("%d repairs were counted, want that of what others changed", got)
+	}
+	apply(t, w, owner("a")) // no drift: it goes itself
+	s.Nbctl("lr-lb-del", "r", "b")
+	reported(owner("b"))
+}

@@ -196,3 +196,24 @@ func (v view) ownedRowsIn(some []*table, f func(*table, nb.Owner)) {
 }
 
 func (v view) has(t *table, uuid string) bool { return v.cache.Table(t.Name).HasRow(uuid) }
+
+// missing returns the rows of t that exist and are in before but not in now. It is fast if what remains is in the same order, and
+// others are deleted.
+func (v view) missing(t *table, before, now []string) (out []string) {
+	i := 0
+	for _, uuid := range before {
+		if i < len(now) && now[i] == uuid {
+			i++
+		} else if v.has(t, uuid) {
+			out = append(out, uuid)
+		}
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	kept := make(map[string]bool, len(now))
+	for _, uuid := range now {
+		kept[uuid] = true
+	}
+	return slices.DeleteFunc(out, func(uuid string) bool { return kept[uuid] })
+}

@@ -61,7 +61,7 @@ type outcome struct {
 // the client is closed.
 func NewWriter(c *Client) *Writer {
 	yields := nb.NewYields()
-	w := &Writer{client: c, requests: make(chan []*request), drift: newDrift(yields), yields: yields}
+	w := &Writer{client: c, requests: make(chan []*request), drift: newDrift(yields, c.lastView), yields: yields}
 	c.listen(listener{row: w.drift.row, session: w.drift.resync})
 	go w.drift.run(c.ctx)
 	go w.run()

@@ -8,7 +8,10 @@ import (
 	"testing"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/network"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
 // southbound stands for the chassis in the southbound database: hostnames by chassis name.
@@ -146,5 +149,35 @@ func TestChassisOfANode(t *testing.T) {
 				t.Errorf("what is left are %v, want %v", got, test.want)
 			}
 		})
+	}
+}
+
+// TestNodeBackDuringRemoval: if a node is registered again while its former chassis is being deleted, its switch and router stay, with
+// what other features have attached to them.
+func TestNodeBackDuringRemoval(t *testing.T) {
+	c, cfg := newCluster(t), config("10.244.0.0/16")
+	removing, back := make(chan struct{}), make(chan struct{})
+	c.chassis = func(context.Context, func(name, hostname string) bool) error {
+		close(removing) // once
+		<-back
+		return nil
+	}
+	ctl := c.start(cfg)
+	c.addNode("a", 2)
+	c.waitFresh(cfg)
+	service := nb.Owner{Feature: "service", Object: "ns/web"}
+	if _, err := c.nb.Apply(t.Context(), service, []nb.Row{{
+		ID: "tcp", Parent: nb.Parent{Table: nbdb.LogicalRouterTable, Name: topology.GatewayRouter("a")}, Model: &nbdb.LoadBalancer{Name: "web"},
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	c.deleteNode("a")
+	<-removing
+	c.addNode("a", 2)
+	c.wait("the node to be seen", func() bool { _, err := ctl.nodes.Get("a"); return err == nil })
+	close(back)
+	c.waitStatus("a", "[10.244.0.0/24 fd00:10:244:1::/64] [100.64.0.2/16 fd98::2/64] False NetworkReady")
+	if len(c.nb.Rows(service)) == 0 {
+		t.Errorf("the load balancer has lost its router\n%s", c.nb.Dump())
 	}
 }

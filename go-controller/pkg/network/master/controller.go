@@ -192,11 +192,15 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 }
 
 // remove deletes the chassis and rows of a node that is gone. The rows are deleted last: as
-// long as they exist, a restart knows of the node, and its subnets are given to no other one.
+// long as they exist, a restart knows of the node, and its subnets are given to no other one. If the node is there again by then,
+// they stay: rows of other features are attached to them.
 func (c *Controller) remove(ctx context.Context, name string) error {
 	if c.DeleteChassis != nil {
 		if err := c.DeleteChassis(ctx, c.chassisOf(name)); err != nil {
 			return err
+		}
+		if _, err := c.nodes.Get(name); !apierrors.IsNotFound(err) {
+			return err // its event has enqueued the key again
 		}
 	}
 	if err := c.apply(ctx, name, nil); err != nil {
