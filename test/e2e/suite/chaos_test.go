@@ -35,7 +35,7 @@ const (
 	// away.
 	chaosReady = time.Minute
 	// chaosShort is the seed of the short form.
-	chaosShort = 6130406
+	chaosShort = 101
 	// chaosMoment is how long state deleted by others may be missing: a second is documented.
 	chaosMoment = 2 * time.Second
 )
