@@ -140,7 +140,8 @@ func newRecorder(env *Env) (record.EventRecorder, func(), error) {
 	}
 	broadcaster := record.NewBroadcaster()
 	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: env.Kube.CoreV1().Events("")})
-	return broadcaster.NewRecorder(kinds, corev1.EventSource{Component: eventSource}), broadcaster.Shutdown, nil
+	recorder := broadcaster.NewRecorder(kinds, corev1.EventSource{Component: eventSource})
+	return kube.BriefRecorder{EventRecorder: recorder}, broadcaster.Shutdown, nil
 }
 
 // master wires the controllers of the leader.

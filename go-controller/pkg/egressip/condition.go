@@ -90,18 +90,43 @@ func condition(kind string, is bool, reason, message string) metav1.Condition {
 	if is {
 		status = metav1.ConditionTrue
 	}
-	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message}
+	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: conditions.Cut(message)}
 }
 
-// Refusals returns why addresses have no node, in the order of the spec.
+// Refusals returns why addresses have no node, in the order of the spec. Addresses that no node can hold for the same reasons are
+// refused together.
 func (d Decision) Refusals() []Refusal {
 	var refusals []Refusal
-	for _, p := range d.Placements {
-		if p.Refused != (Refusal{}) && !slices.Contains(refusals, p.Refused) {
-			refusals = append(refusals, p.Refused)
+	for i, p := range d.Placements {
+		why := p.Refused
+		if p.Unplaced != "" {
+			alike := func(q Placement) bool { return q.Unplaced == p.Unplaced }
+			if slices.ContainsFunc(d.Placements[:i], alike) {
+				continue
+			}
+			why = noNode(addrsOf(d.Placements[i:], alike), p.Unplaced)
+		}
+		if why != (Refusal{}) && !slices.Contains(refusals, why) {
+			refusals = append(refusals, why)
 		}
 	}
 	return refusals
+}
+
+// addrsOf lists the addresses of some placements.
+func addrsOf(placements []Placement, of func(Placement) bool) string {
+	const most = 5
+	var texts []string
+	for _, p := range placements {
+		switch {
+		case !of(p):
+		case len(texts) == most:
+			return strings.Join(append(texts, "..."), ", ")
+		default:
+			texts = append(texts, p.Addr.String())
+		}
+	}
+	return strings.Join(texts, ", ")
 }
 
 func assigned(d Decision) metav1.Condition {
@@ -317,18 +342,17 @@ func Notices(d Decision, before map[netip.Addr]string, was, is []metav1.Conditio
 		}
 		return ""
 	}
-	assigned := messageOf(was, v1.ConditionAssigned)
-	for _, why := range d.Refusals() {
-		if !strings.Contains(assigned, why.Message) {
-			notify(true, string(why.Reason), "%s", why.Message)
+	// What a message has no room for is not said: nothing would tell that it was.
+	notifyNew := func(kind string, refusals []Refusal) {
+		before, now := messageOf(was, kind), messageOf(is, kind)
+		for _, why := range refusals {
+			if text := conditions.Cut(why.Message); strings.Contains(now, text) && !strings.Contains(before, text) {
+				notify(true, string(why.Reason), "%s", text)
+			}
 		}
 	}
-	conflict := messageOf(was, v1.ConditionConflict)
-	for _, why := range d.Disputes() {
-		if !strings.Contains(conflict, why.Message) {
-			notify(true, string(why.Reason), "%s", why.Message)
-		}
-	}
+	notifyNew(v1.ConditionAssigned, d.Refusals())
+	notifyNew(v1.ConditionConflict, d.Disputes())
 	for _, c := range is {
 		switch {
 		case c.Message == messageOf(was, c.Type):

@@ -36,6 +36,8 @@ type Placement struct {
 	Primary bool       // Network is the primary network of the node
 	NextHop netip.Addr // next hop of the pods' traffic
 	Chassis string
+	// Unplaced is why no node can hold the address, if that is why it is refused.
+	Unplaced string
 	// Left is why the address left the previous node; empty if there was none.
 	Left string
 	// Disputed is the claim that another party made to the address after it was held; the
@@ -292,12 +294,17 @@ func assign(nodes []place.Node, claims []claim) map[string]place.Result {
 	return leave(func(key string) bool { return slices.Contains(leaving[:allowed], key) })
 }
 
+func noNode(addrs, why string) Refusal {
+	return Refusal{NoNode, fmt.Sprintf("no node can hold %s: %s", addrs, why)}
+}
+
 // apply stores the result of a claim.
 func (p *Placement) apply(r place.Result, nodes map[string]place.Node) {
 	address, disputed := p.Address, p.Disputed
 	if r.Node == "" {
-		address.Refused = Refusal{NoNode, fmt.Sprintf("no node can hold %s: %s", address.Addr, r.Explain())}
-		*p = Placement{Address: address, Left: string(r.Left), Disputed: disputed}
+		why := r.Explain()
+		address.Refused = noNode(address.Addr.String(), why)
+		*p = Placement{Address: address, Unplaced: why, Left: string(r.Left), Disputed: disputed}
 		return
 	}
 	*p, _ = nextHopFor(nodes[r.Node].Node, address.Addr)

@@ -38,7 +38,7 @@ func condition(kind string, is bool, reason, message string) metav1.Condition {
 	if is {
 		status = metav1.ConditionTrue
 	}
-	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message}
+	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: conditions.Cut(message)}
 }
 
 // RejectionReason returns the reason why a Service has no host, or the zero Refusal if it has one.

@@ -2,10 +2,12 @@ package egressservice
 
 import (
 	"net/netip"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 
+	"github.com/ovnkube/ovnkube/go-controller/pkg/apis/conditions"
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
 )
 
@@ -37,6 +39,22 @@ func TestProblemOfHost(t *testing.T) {
 		got := meta.FindStatusCondition(status.Conditions, v1.ConditionProgrammed)
 		if got.Reason != c.reason || Done(status) != c.answered {
 			t.Errorf("%s: %s (%s), and the host has the traffic: %t", what, got.Reason, got.Message, Done(status))
+		}
+	}
+}
+
+// TestLongMessagesAreCut: the API server refuses a whole status in which one message is too long.
+func TestLongMessagesAreCut(t *testing.T) {
+	long := strings.Repeat("too long ", 5000)
+	for _, s := range []Service{
+		{Refused: Refusal{InvalidSelector, long}},
+		{PerNode: true, Ack: v1.ProgrammedStatus{Host: "n", Problem: long}},
+		{Conflicts: []string{long}, RefusedIngress: []RefusedAddress{{Address: "a", Reason: ProxyMode, Message: long}}},
+	} {
+		for _, c := range Conditions(s, Decision{}) {
+			if len(c.Message) > conditions.MaxMessage {
+				t.Errorf("the message of %s has %d bytes", c.Type, len(c.Message))
+			}
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/adminpolicybasedroute/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/apis/conditions"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
@@ -102,7 +103,7 @@ func TestManyMessages(t *testing.T) {
 	for _, m := range messages {
 		total += len(m)
 	}
-	if len(messages) > maxMessages || total > (maxMessages+1)*maxMessage || !strings.Contains(messages[len(messages)-1], "more") {
+	if len(messages) > maxMessages || total > (maxMessages+1)*conditions.MaxMessage || !strings.Contains(messages[len(messages)-1], "more") {
 		t.Errorf("%d messages of %d bytes, the last %q", len(messages), total, messages[len(messages)-1])
 	}
 }

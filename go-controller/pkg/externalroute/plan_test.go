@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/adminpolicybasedroute/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/apis/conditions"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbfake"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/golden"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
@@ -183,7 +184,7 @@ func TestLongMessagesAreCut(t *testing.T) {
 	}
 	p := dual(topology.GatewayShared, policy("p", 1, onlyRed, hops...)).decide().Policies["p"]
 	for _, c := range Status(p, Served{}, v1.AdminPolicyBasedExternalRouteStatus{}).Conditions {
-		if len(c.Message) > maxMessage+4 || c.Message == "" {
+		if len(c.Message) > conditions.MaxMessage || c.Message == "" {
 			t.Errorf("%s: message of %d bytes", c.Type, len(c.Message))
 		}
 	}

@@ -11,10 +11,6 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/apis/conditions"
 )
 
-// maxMessage bounds the messages of conditions, which the API limits to 32768
-// characters.
-const maxMessage = 4096
-
 // maxMessages limits the number of messages.
 const maxMessages = 20
 
@@ -34,7 +30,7 @@ func Status(p Policy, served Served, old v1.AdminPolicyBasedExternalRouteStatus)
 	}
 	for i := range status.Conditions {
 		c := &status.Conditions[i]
-		c.ObservedGeneration = p.Generation
+		c.ObservedGeneration, c.Message = p.Generation, conditions.Cut(c.Message)
 		for _, o := range old.Conditions {
 			if o.Type == c.Type && o.Status == c.Status {
 				c.LastTransitionTime = o.LastTransitionTime
@@ -67,18 +63,19 @@ func outcome(p Policy, ready metav1.Condition) (v1.Outcome, []string) {
 		for _, h := range p.hops {
 			addrs = append(addrs, h.Addr.String())
 		}
-		messages = append(messages, cut("Configured external gateway IPs: "+strings.Join(addrs, ",")))
+		messages = append(messages, "Configured external gateway IPs: "+strings.Join(addrs, ","))
 	}
 	if ready.Status != metav1.ConditionTrue {
-		messages = append(messages, cut(ready.Message))
+		messages = append(messages, ready.Message)
 	}
 	for _, more := range [][]problem{p.problems, p.conflicts} {
-		for _, text := range sorted(more) {
-			messages = append(messages, cut(text))
-		}
+		messages = append(messages, sorted(more)...)
 	}
 	if n := len(messages) - maxMessages; n > 0 {
 		messages = append(messages[:maxMessages-1], fmt.Sprintf("%d more", n+1))
+	}
+	for i, text := range messages {
+		messages[i] = conditions.Cut(text)
 	}
 	return result, messages
 }
@@ -94,7 +91,7 @@ func ready(p Policy, served Served) metav1.Condition {
 		c.Reason, c.Message = v1.ReasonNoHop, "there is no hop that can be used"
 	case len(served.Failed) > 0:
 		c.Reason = v1.ReasonWriteFailed
-		c.Message = cut("the routes of nodes " + strings.Join(served.Failed, ", ") + " could not be written; it is tried again")
+		c.Message = "the routes of nodes " + strings.Join(served.Failed, ", ") + " could not be written; it is tried again"
 	default:
 		c.Status, c.Reason = metav1.ConditionTrue, v1.ReasonApplied
 		c.Message = fmt.Sprintf("the pods of the selected namespaces use %d hops", len(p.hops))
@@ -128,7 +125,7 @@ func formerConflict(p Policy) metav1.Condition {
 }
 
 // messages joins messages in a stable order.
-func messages(problems []problem) string { return cut(strings.Join(sorted(problems), "; ")) }
+func messages(problems []problem) string { return strings.Join(sorted(problems), "; ") }
 
 // sorted returns messages without duplicates.
 func sorted(problems []problem) []string {
@@ -138,12 +135,4 @@ func sorted(problems []problem) []string {
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
-}
-
-// cut truncates a message, between two characters, to the length that the API allows.
-func cut(text string) string {
-	if len(text) > maxMessage {
-		text = strings.ToValidUTF8(text[:maxMessage-1], "") + "…"
-	}
-	return text
 }
