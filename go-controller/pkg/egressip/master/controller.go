@@ -146,6 +146,9 @@ func New(deps Deps) (*Controller, error) {
 	if c.nodes, err = kube.NewNodes(deps.Nodes.Informer()); err != nil {
 		return nil, err
 	}
+	for _, pod := range nb.Objects(deps.Writer, egressip.Feature) { // of the previous leader
+		c.keepRerouted(pod)
+	}
 	c.placement = queue.New("egressip-placement", c.place)
 	c.statuses = queue.New(egressip.Feature, c.report)
 	c.pods = queue.NewBatch("egressip-pods", podBatch, c.reconcile)
