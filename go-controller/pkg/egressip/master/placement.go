@@ -140,7 +140,7 @@ func (c *Controller) place(context.Context, string) error {
 		}
 		e := c.decode(obj)
 		// The status may not show the latest decision yet.
-		if d, ok := c.decisions.of(e.Key); ok {
+		if d, ok := c.decisions.about(obj); ok {
 			e.Items = d.Nodes()
 		}
 		decoded = append(decoded, e)
