@@ -97,7 +97,8 @@ func New(deps Deps) (*Controller, error) {
 
 // namespaceKeys triggers a check, another one later, and one at each of the next reports of the chassis, if the gateways in
 // use changed. If something else changed, the gateways may have changed as well, and back,
-// while the watch was lost: this triggers one check later, for all such namespaces together.
+// while the watch was lost: this triggers one check later, for all such namespaces together. If the node has no pods in a
+// namespace, it has none whose connections could be stale.
 func (c *Controller) namespaceKeys(old, new any) []string {
 	in := func(obj any) (string, string) {
 		if ns, ok := obj.(*corev1.Namespace); ok && ns != nil {
@@ -107,7 +108,7 @@ func (c *Controller) namespaceKeys(old, new any) []string {
 	}
 	before, was := in(old)
 	after, is := in(new)
-	if before == after && (was == is || was == "" || is == "") {
+	if before == after && (was == is || was == "" || is == "" || !c.hasPods(new)) {
 		return nil
 	}
 	c.queue.EnqueueAfter(settleTime, all)
@@ -116,6 +117,16 @@ func (c *Controller) namespaceKeys(old, new any) []string {
 	}
 	c.unconfirmed.Changed()
 	return []string{all}
+}
+
+// hasPods reports whether the node has pods in a namespace.
+func (c *Controller) hasPods(namespace any) bool {
+	ns, ok := namespace.(*corev1.Namespace)
+	if !ok {
+		return false
+	}
+	pods, err := c.pods.Pods(ns.Name).List(labels.Everything())
+	return err != nil || slices.ContainsFunc(pods, func(p *corev1.Pod) bool { return len(kube.PodAddresses(p)) > 0 })
 }
 
 // Run runs the controller until ctx is done.

@@ -4,10 +4,12 @@ import (
 	"context"
 	"net/netip"
 	"slices"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 
@@ -88,6 +90,58 @@ func TestSlowChassis(t *testing.T) {
 		}
 		if n := d.lists - before; n > 1 {
 			t.Errorf("connections were listed %d times although nothing changed", n)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		core.Shutdown()
+	})
+}
+
+// TestNamespaceOfOtherNodes: a change of a namespace in which the node has no pods does not cause a check, which reads all
+// connections of the node. Namespaces change all the time.
+func TestNamespaceOfOtherNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fakeapi.NewClientset(pod("a", "red", "10.244.0.5"))
+		version := 1000
+		versioned := func(name, gateways string) *corev1.Namespace {
+			ns := namespace(name, gateways)
+			version++
+			ns.ResourceVersion = strconv.Itoa(version)
+			return ns
+		}
+		for _, ns := range []*corev1.Namespace{versioned("red", "172.18.0.51"), versioned("blue", "172.18.0.51"), versioned("green", "")} {
+			if _, err := client.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		d := &counted{datapath: &datapath{entries: map[host.Steered]bool{}}}
+		core := informers.NewSharedInformerFactory(client, fakeapi.NoResync)
+		c, err := New(Deps{Namespaces: core.Core().V1().Namespaces(), Pods: core.Core().V1().Pods(), Connections: d, OnApplied: never, Settle: settled, Own: noAddrs,
+			Resolve: func(context.Context, []netip.Addr) (map[netip.Addr]string, error) { return nil, nil }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		fakeapi.Start(ctx, t, client, core)
+		done := make(chan error, 1)
+		go func() { done <- c.Run(ctx) }()
+		fakeapi.Settle()
+		<-time.After(time.Minute)
+		for _, change := range []struct {
+			name, gateways string
+			checks         bool
+		}{{"blue", "172.18.0.51", false}, {"green", "", false}, {"red", "172.18.0.51", true}, {"green", "172.18.0.51", true}} {
+			before := d.lists
+			if _, err := client.CoreV1().Namespaces().Update(ctx, versioned(change.name, change.gateways), metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			fakeapi.Settle()
+			<-time.After(time.Minute)
+			if n := d.lists - before; n > 0 != change.checks {
+				t.Errorf("a change of namespace %s: %d checks", change.name, n)
+			}
 		}
 		cancel()
 		if err := <-done; err != nil {
