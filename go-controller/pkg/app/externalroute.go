@@ -63,6 +63,7 @@ func (m *master) externalGateways(
 	}
 	pods.OnAddressesChanged(c.LookAtPod)
 	m.localSNATs = c.Attempted()
+	m.beforePods = append(m.beforePods, c.Attempted())
 	m.runners["external gateways"] = c
 	measureExternalGateways(m.env.Metrics.Leader(), deps.Policies)
 	return []starter{factory}, nil

@@ -160,6 +160,8 @@ type master struct {
 	// localSNATs is closed when the controller that translates pods on their own nodes has tried
 	// once to write all translations.
 	localSNATs <-chan struct{}
+	// beforePods are closed when the features that new pods depend on have tried everything once.
+	beforePods []<-chan struct{}
 	// addresses has the addresses that belong to the cluster itself.
 	addresses *reservedsnapshot.Addresses
 }
@@ -219,7 +221,6 @@ func (m *master) build() ([]starter, error) {
 	if ips != nil {
 		pods.OnAddressesChanged(func(key, _ string) { ips.Look(key) })
 	}
-	m.runners["pods"] = pods
 	m.localSNATs = pods.Attempted()
 
 	if cfg.Features.EgressService {
@@ -229,7 +230,6 @@ func (m *master) build() ([]starter, error) {
 		}
 		pods.OnAddressesChanged(func(key, _ string) { c.Look(key) })
 		start = append(start, own)
-		m.runners["pods"] = startAfter(c.Attempted(), pods)
 	} else if err := m.withoutEgressServices(); err != nil {
 		return nil, err
 	}
@@ -240,6 +240,7 @@ func (m *master) build() ([]starter, error) {
 	if err != nil {
 		return nil, err
 	}
+	m.runners["pods"] = startAfter(m.beforePods, pods)
 	start = append(start, more...)
 	m.runners["no-reroute policies"], err = noreroutemaster.New(noreroutemaster.Deps{
 		Addresses:         m.addresses,
@@ -293,19 +294,22 @@ func (m *master) given(key string, uid types.UID) []netip.Addr {
 // podStartDelay is how long pods wait at most for the egress features at startup.
 const podStartDelay = 10 * time.Second
 
-// startAfter runs r once done is closed, or after podStartDelay: a pod that gets its address before
-// the egress features know of it would at first use the wrong address outside.
-func startAfter(done <-chan struct{}, r runner) runner {
+// startAfter runs r once all of done are closed, or after podStartDelay: a pod that gets its address before
+// the egress features know of it would at first use the wrong address outside, or the wrong gateway.
+func startAfter(done []<-chan struct{}, r runner) runner {
 	return loop(func(ctx context.Context) error {
 		limited, cancel := context.WithTimeout(ctx, podStartDelay)
 		defer cancel()
-		wait := waits.Wait{Part: "pod", For: "every EgressService to be tried once", Limit: podStartDelay}
-		switch {
-		case waits.Until(limited, done, wait):
-		case ctx.Err() == nil:
-			klog.InfoS("Serving pods before all EgressServices are programmed")
-		default:
-			return nil
+		wait := waits.Wait{Part: "pod", For: "every EgressService and external gateway to be tried once", Limit: podStartDelay}
+		for _, d := range done {
+			switch {
+			case waits.Until(limited, d, wait):
+			case ctx.Err() == nil:
+				klog.InfoS("Serving pods before all EgressServices and external gateways are programmed")
+				return r.Run(ctx)
+			default:
+				return nil
+			}
 		}
 		return r.Run(ctx)
 	})
@@ -362,6 +366,7 @@ func (m *master) egressServices(core informers.SharedInformerFactory, pods *nore
 		return nil, nil, err
 	}
 	m.auditSynced = append(m.auditSynced, c.Synced())
+	m.beforePods = append(m.beforePods, c.Attempted())
 	m.runners["egress services"] = c
 	measureEgressServices(m.env.Metrics.Leader(), factory.EgressService().V1().EgressServices())
 	return factory, c, nil

@@ -164,15 +164,29 @@ func TestPodsWaitForRules(t *testing.T) {
 	}
 }
 
-// TestPodsWaitForEgressServices: at startup no pod gets its address before the EgressServices were
+// TestPodsWaitForEgress: at startup no pod gets its address before the EgressServices and the external gateways were
 // processed, or podStartDelay has passed.
-func TestPodsWaitForEgressServices(t *testing.T) {
+func TestPodsWaitForEgress(t *testing.T) {
+	for _, feature := range []func(*config.Features){
+		func(f *config.Features) { f.EgressService = true },
+		func(f *config.Features) { f.MultiExternalGateway = true },
+	} {
+		testPodsWait(t, feature)
+	}
+}
+
+// testPodsWait checks that pods wait for a feature.
+func testPodsWait(t *testing.T, feature func(*config.Features)) {
+	t.Helper()
 	client, err := ovsdb.Connect(t.Context(), ovsdb.Config{Address: ovsdbtest.StartNB(t).Socket()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
 	m := &master{env: clusterEnv(t), writer: ovsdb.NewWriter(client), runners: map[string]runner{}}
+	f := &m.env.Config.Features
+	f.EgressService, f.MultiExternalGateway = false, false
+	feature(f)
 	if _, err := m.build(); err != nil {
 		t.Fatal(err)
 	}
@@ -189,16 +203,18 @@ func TestPodsWaitForEgressServices(t *testing.T) {
 
 // TestAfter: a runner that waits for others starts after them, or without them after a while.
 func TestAfter(t *testing.T) {
-	for _, done := range []time.Duration{time.Second, time.Hour} {
+	for _, done := range []time.Duration{time.Second, 3 * time.Second, time.Hour} {
 		t.Run(fmt.Sprint(done), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ch, began := make(chan struct{}), make(chan time.Time, 1)
 				time.AfterFunc(done, func() { close(ch) })
 				start := time.Now()
-				if err := startAfter(ch, loop(func(context.Context) error { began <- time.Now(); return nil })).Run(t.Context()); err != nil {
+				other := make(chan struct{})
+				time.AfterFunc(2*time.Second, func() { close(other) })
+				if err := startAfter([]<-chan struct{}{ch, other}, loop(func(context.Context) error { began <- time.Now(); return nil })).Run(t.Context()); err != nil {
 					t.Error(err)
 				}
-				if took := (<-began).Sub(start); took != min(done, podStartDelay) {
+				if took := (<-began).Sub(start); took != min(max(done, 2*time.Second), podStartDelay) {
 					t.Errorf("began after %s", took)
 				}
 			})
