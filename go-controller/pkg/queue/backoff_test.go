@@ -64,7 +64,12 @@ func TestBackoffOfAnOutage(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
 			go func() { ended <- ctrl.Run(ctx, 1) }()
-			defer func() { cancel(); <-ended }()
+			defer func() {
+				cancel()
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+			}()
 			if got := <-took; (got <= outageBackoff) != c.soon {
 				t.Errorf("%s: tried again after %s", name, got)
 			}
