@@ -261,7 +261,11 @@ func (c *Cluster) routeGateways() {
 		}
 	}
 	nodes, _ := place.ReadyInOutage(c.snap.Taken, c.candidates()) // the same rule applies if nodes are not probed
-	c.gateways = routemaster.Read(c.snap.Routes, c.snap.Namespaces, nodes, announced,
-		func(ns string) []*corev1.Pod { return byNamespace[ns] })
+	decoded := make([]topology.Node, 0, len(nodes))
+	for _, n := range nodes {
+		decoded = append(decoded, n.Node)
+	}
+	c.gateways = routemaster.Read(c.snap.Routes, c.snap.Namespaces, decoded, announced,
+		func(ns string) []*corev1.Pod { return byNamespace[ns] }, routemaster.ReadyNodes(nodes))
 	c.routes = externalroute.Decide(c.routeConfig, c.gateways)
 }

@@ -171,29 +171,6 @@ func TestDeadGatewayNode(t *testing.T) {
 	})
 }
 
-// TestGatewayNodeDies: the gateway of a node that does not answer is removed at once, and not when Kubernetes notices: until then, a
-// share of all connections would be lost. It comes back with the node. A node of which nothing is known keeps its gateway.
-func TestGatewayNodeDies(t *testing.T) {
-	eachFamily(t, func(t *testing.T, gateways []string) {
-		w := outage(t, gateways...)
-		w.health.Set("n1", place.Unknown)
-		fakeapi.Settle()
-		w.using(gateways...)
-		w.health.Set("n1", place.Dead)
-		fakeapi.Settle()
-		w.using(gateways[1])
-		w.lose("n1") // Kubernetes notices
-		fakeapi.Settle()
-		w.using(gateways[1])
-		w.nodeSays("n1", corev1.ConditionTrue)
-		fakeapi.Settle()
-		w.using(gateways[1])
-		w.health.Set("n1", place.Alive)
-		fakeapi.Settle()
-		w.using(gateways...)
-	})
-}
-
 // TestGatewayFailsInOutage: a kubelet's report about a pod counts in an outage, too, and a node
 // that is unreachable then is dead.
 func TestGatewayFailsInOutage(t *testing.T) {

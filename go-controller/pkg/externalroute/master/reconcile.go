@@ -125,12 +125,12 @@ func (c *Controller) snapshot() (externalroute.Snapshot, error) {
 		node, _ := c.decoded.Node(n) // the network controller reports parse errors
 		decoded = append(decoded, node)
 	}
-	return Read(policies, namespaces, c.judged(decoded), kube.PodsIndexed(c.pods, announced, all), c.podsIn), nil
+	return Read(policies, namespaces, decoded, kube.PodsIndexed(c.pods, announced, all), c.podsIn, c.readyNodes(decoded)), nil
 }
 
-// judged returns the nodes with what is known of their state; gateways are kept if Kubernetes loses contact with many nodes at
-// once.
-func (c *Controller) judged(list []topology.Node) []place.Node {
+// readyNodes returns a function that reports which nodes count as ready; gateways are kept if Kubernetes
+// loses contact with many nodes at once.
+func (c *Controller) readyNodes(list []topology.Node) func(node string) bool {
 	nodes := make([]place.Node, 0, len(list))
 	for _, n := range list {
 		node := place.Node{Node: n}
@@ -143,22 +143,28 @@ func (c *Controller) judged(list []topology.Node) []place.Node {
 	if rest > 0 {
 		c.decide.EnqueueAfter(rest, all)
 	}
-	return nodes
+	return ReadyNodes(nodes)
+}
+
+// ReadyNodes returns a function that reports which of the nodes are ready and not unreachable.
+func ReadyNodes(nodes []place.Node) func(node string) bool {
+	ready := map[string]bool{}
+	for _, n := range nodes {
+		ready[n.Name] = n.Ready && n.Reach != place.Dead
+	}
+	return func(node string) bool { return ready[node] }
 }
 
 // Read decodes everything that names gateways: announced are the pods that may claim by
-// annotation to be gateways, and pods returns the pods of a namespace.
-func Read(policies []*v1.AdminPolicyBasedExternalRoute, namespaces []*corev1.Namespace, nodes []place.Node,
-	announced []*corev1.Pod, pods func(namespace string) []*corev1.Pod,
+// annotation to be gateways, pods returns the pods of a namespace, and nodeReady reports
+// which nodes count as ready.
+func Read(policies []*v1.AdminPolicyBasedExternalRoute, namespaces []*corev1.Namespace, nodes []topology.Node,
+	announced []*corev1.Pod, pods func(namespace string) []*corev1.Pod, nodeReady func(node string) bool,
 ) externalroute.Snapshot {
-	byName := make(map[string]place.Node, len(nodes))
-	for _, n := range nodes {
-		byName[n.Name] = n
-	}
 	snap := externalroute.Snapshot{
 		Policies:  policies,
-		Announced: gatewayPods(announced, byName),
-		Pods:      func(ns string) []externalroute.GatewayPod { return gatewayPods(pods(ns), byName) },
+		Announced: gatewayPods(announced, nodeReady),
+		Pods:      func(ns string) []externalroute.GatewayPod { return gatewayPods(pods(ns), nodeReady) },
 		NodeAddrs: make(map[string][]netip.Addr, len(nodes)),
 	}
 	for _, ns := range namespaces {
@@ -168,8 +174,8 @@ func Read(policies []*v1.AdminPolicyBasedExternalRoute, namespaces []*corev1.Nam
 		})
 	}
 	for _, n := range nodes {
-		snap.NodeAddrs[n.Name] = externalroute.NodeAddrs(n.Node)
-		for _, p := range externalroute.Networks(n.Node) {
+		snap.NodeAddrs[n.Name] = externalroute.NodeAddrs(n)
+		for _, p := range externalroute.Networks(n) {
 			if p = p.Masked(); !slices.Contains(snap.Networks, p) {
 				snap.Networks = append(snap.Networks, p)
 			}
@@ -179,12 +185,11 @@ func Read(policies []*v1.AdminPolicyBasedExternalRoute, namespaces []*corev1.Nam
 }
 
 // gatewayPods decodes pods as gateways, without those that
-// cannot be gateways now. On a node that does not answer there are none, long before Kubernetes says so about the pods.
-func gatewayPods(pods []*corev1.Pod, nodes map[string]place.Node) []externalroute.GatewayPod {
+// cannot be gateways now.
+func gatewayPods(pods []*corev1.Pod, nodeReady func(node string) bool) []externalroute.GatewayPod {
 	out := make([]externalroute.GatewayPod, 0, len(pods))
 	for _, p := range pods {
-		node := nodes[p.Spec.NodeName]
-		if node.Reach == place.Dead || !kube.ReadyNow(p, func(string) bool { return node.Ready }) {
+		if !kube.ReadyNow(p, nodeReady) {
 			continue
 		}
 		g := externalroute.GatewayPod{

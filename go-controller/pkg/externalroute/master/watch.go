@@ -80,7 +80,8 @@ func (c *Controller) gatewayPodKeys(old, new any) []string {
 	return nil
 }
 
-// candidate reports whether a pod may be a gateway; certain whether it may be one even if its node is not ready.
+// candidate reports whether a pod may be a gateway; certain whether it may be one whatever
+// the state of its node.
 func candidate(p *corev1.Pod) bool {
 	return p != nil && kube.ReadyNow(p, func(string) bool { return true })
 }
