@@ -39,8 +39,9 @@ const (
 	reportWorkers = 4
 	// countDelay batches changes of the number of pods into one patch.
 	countDelay = time.Second
-	// reroutedTimeout limits the wait for other features after the start.
-	reroutedTimeout = 10 * time.Second
+	// reroutedTimeout limits the wait for other features after the start. New pods wait for their gateways as well, for
+	// longer than this, so that they have their routes even if one pod of another feature fails all the time.
+	reroutedTimeout = 5 * time.Second
 )
 
 // announced is the index of the pods that claim to be gateways.

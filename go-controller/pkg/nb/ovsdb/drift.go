@@ -163,7 +163,7 @@ func (d *drift) lost(t *table, old, row model.Model) {
 		}
 		for _, uuid := range v.missing(child, t.membersOf(old, column), now) {
 			m := v.cache.Table(child.Name).Row(uuid)
-			if m == nil {
+			if m == nil || d.removed[uuid] { // we have deleted it, and the cache may show that a moment later
 				continue
 			}
 			if o, _, ok := child.ownerOf(m); ok && child.parentOf(m) == (nb.Parent{Table: t.Name, Name: t.key(old)}) {

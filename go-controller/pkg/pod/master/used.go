@@ -97,12 +97,15 @@ func (c *Controller) reserveFormer(owners []string) []string {
 	keys := slices.Clone(owners)
 	for _, obj := range c.pods.List() {
 		p, ok := obj.(*corev1.Pod)
-		if !ok || !kube.NeedsNetwork(p) || c.alloc.IsReserved(holder(p)) {
+		if !ok || !kube.NeedsNetwork(p) {
+			continue
+		}
+		keys = append(keys, kube.PodKey(p))
+		if c.alloc.IsReserved(holder(p)) {
 			continue
 		}
 		if addrs := c.former(p); len(addrs) > 0 {
 			c.alloc.Strand(holder(p), addrs)
-			keys = append(keys, kube.PodKey(p))
 		}
 	}
 	c.reserveStale(owners)
