@@ -109,7 +109,7 @@ unit: ## Run the quick tests: no root, no OVN, under a minute
 WITHOUT_RACE := /go-controller/(hack/.*|pkg/health)$$
 .PHONY: test-layers
 test-layers: ## Run every test below the cluster, against real databases and kernels (root)
-	cd go-controller && CGO_ENABLED=1 go test -race -vet=off $$(go list ./... | grep -v -E '$(WITHOUT_RACE)')
+	cd go-controller && CGO_ENABLED=1 go test -race -vet=off -timeout 20m $$(go list ./... | grep -v -E '$(WITHOUT_RACE)')
 	cd go-controller && go test -vet=off $$(go list ./... | grep -E '$(WITHOUT_RACE)')
 	cd contrib/kin && go test -vet=off ./...
 	cd dist/images && go test -vet=off ./...
