@@ -3,6 +3,7 @@ package snapshot
 import (
 	"fmt"
 	"net/netip"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -119,6 +120,7 @@ func TestReplacedDoesNotComeBack(t *testing.T) {
 // slowServices makes the first reader of Service "a" pause after it has read it.
 type slowServices struct {
 	corelisters.ServiceLister
+	pauses      *atomic.Bool // somebody has read it
 	read, pause chan struct{}
 }
 
@@ -133,12 +135,9 @@ type slowNamespace struct {
 
 func (s slowNamespace) Get(name string) (*corev1.Service, error) {
 	svc, err := s.ServiceNamespaceLister.Get(name)
-	if name == "a" {
-		select {
-		case s.read <- struct{}{}:
-			<-s.pause
-		default:
-		}
+	if name == "a" && s.pauses.CompareAndSwap(false, true) {
+		close(s.read)
+		<-s.pause
 	}
 	return svc, err
 }
@@ -148,7 +147,7 @@ func (s slowNamespace) Get(name string) (*corev1.Service, error) {
 func TestLastReadCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, a, b := shared(t)
-		slow := slowServices{w.Reader.services, make(chan struct{}), make(chan struct{})}
+		slow := slowServices{w.Reader.services, &atomic.Bool{}, make(chan struct{}), make(chan struct{})}
 		w.Reader.services = slow
 		ended := make(chan struct{}, 2)
 		decode := func() {
