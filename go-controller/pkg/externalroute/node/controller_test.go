@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
@@ -73,6 +74,39 @@ func never(func()) {}
 
 // settled is Settle of an idle switch.
 func settled(context.Context) error { return nil }
+
+// start runs a controller until the test ends. What deps does not give is that of a node whose chassis reports nothing, and where nobody
+// answers.
+func start(t *testing.T, client *fake.Clientset, deps Deps) {
+	t.Helper()
+	core := informers.NewSharedInformerFactory(client, fakeapi.NoResync)
+	deps.Namespaces, deps.Pods, deps.Own = core.Core().V1().Namespaces(), core.Core().V1().Pods(), noAddrs
+	if deps.OnApplied == nil {
+		deps.OnApplied = never
+	}
+	if deps.Settle == nil {
+		deps.Settle = settled
+	}
+	if deps.Resolve == nil {
+		deps.Resolve = func(context.Context, []netip.Addr) (map[netip.Addr]string, error) { return nil, nil }
+	}
+	c, err := New(deps)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	fakeapi.Start(ctx, t, client, core)
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		core.Shutdown()
+	})
+	fakeapi.Settle()
+}
 
 // noAddrs is Own of a node that no gateway in use is on.
 func noAddrs() (map[netip.Addr]bool, error) { return nil, nil }

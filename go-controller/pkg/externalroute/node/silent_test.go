@@ -100,19 +100,10 @@ func TestMissedChange(t *testing.T) {
 		ns.ResourceVersion = "999"
 		client := fakeapi.NewClientset(ns.DeepCopy(), pod("a", "red", "10.244.0.5"))
 		d := &datapath{entries: map[host.Steered]bool{}}
-		core := informers.NewSharedInformerFactory(client, fakeapi.NoResync)
-		c, err := New(Deps{Namespaces: core.Core().V1().Namespaces(), Pods: core.Core().V1().Pods(), Connections: d, OnApplied: never, Settle: settled, Own: noAddrs,
+		start(t, client, Deps{Connections: d,
 			Resolve: func(context.Context, []netip.Addr) (map[netip.Addr]string, error) {
 				return map[netip.Addr]string{netip.MustParseAddr("172.18.0.51"): "m51"}, nil
 			}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		fakeapi.Start(ctx, t, client, core)
-		done := make(chan error, 1)
-		go func() { done <- c.Run(ctx) }()
-		fakeapi.Settle()
 		d.mu.Lock()
 		for _, mac := range []string{"m51", "m52"} {
 			d.entries[host.Steered{Zone: 6, Dst: netip.MustParseAddr("10.244.0.5"), Neighbor: mac, Tuple: mac}] = true
@@ -123,17 +114,12 @@ func TestMissedChange(t *testing.T) {
 			t.Errorf("left %q although nothing happened", got)
 		}
 		ns.ResourceVersion = "1000"
-		if _, err := client.CoreV1().Namespaces().Update(ctx, ns, metav1.UpdateOptions{}); err != nil {
+		if _, err := client.CoreV1().Namespaces().Update(t.Context(), ns, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		fakeapi.Settle()
 		if got := d.left(); !slices.Equal(got, []string{"10.244.0.5 m51"}) {
 			t.Errorf("left %q", got)
 		}
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-		core.Shutdown()
 	})
 }

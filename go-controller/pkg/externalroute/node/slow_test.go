@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/informers"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
@@ -37,21 +36,12 @@ func TestSlowChassis(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fakeapi.NewClientset(namespace("red", "172.18.0.51,172.18.0.52"), pod("a", "red", "10.244.0.5"))
 		d := &counted{datapath: &datapath{entries: map[host.Steered]bool{}}}
-		core := informers.NewSharedInformerFactory(client, fakeapi.NoResync)
 		var applied func()
-		c, err := New(Deps{Namespaces: core.Core().V1().Namespaces(), Pods: core.Core().V1().Pods(), Connections: d,
-			OnApplied: func(f func()) { applied = f }, Settle: settled, Own: noAddrs,
+		start(t, client, Deps{Connections: d,
+			OnApplied: func(f func()) { applied = f },
 			Resolve: func(context.Context, []netip.Addr) (map[netip.Addr]string, error) {
 				return map[netip.Addr]string{netip.MustParseAddr("172.18.0.52"): "m52"}, nil
 			}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		fakeapi.Start(ctx, t, client, core)
-		done := make(chan error, 1)
-		go func() { done <- c.Run(ctx) }()
-		fakeapi.Settle()
 		connect := func() {
 			d.mu.Lock()
 			defer d.mu.Unlock()
@@ -66,7 +56,7 @@ func TestSlowChassis(t *testing.T) {
 				t.Errorf("%s: left %q, want %q", what, got, want)
 			}
 		}
-		if _, err := client.CoreV1().Namespaces().Update(ctx, namespace("red", "172.18.0.52"), metav1.UpdateOptions{}); err != nil {
+		if _, err := client.CoreV1().Namespaces().Update(t.Context(), namespace("red", "172.18.0.52"), metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		left("the chassis hangs")
@@ -91,11 +81,6 @@ func TestSlowChassis(t *testing.T) {
 		if n := d.lists - before; n > 1 {
 			t.Errorf("connections were listed %d times although nothing changed", n)
 		}
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-		core.Shutdown()
 	})
 }
 
@@ -117,24 +102,14 @@ func TestNamespaceOfOtherNodes(t *testing.T) {
 			}
 		}
 		d := &counted{datapath: &datapath{entries: map[host.Steered]bool{}}}
-		core := informers.NewSharedInformerFactory(client, fakeapi.NoResync)
-		c, err := New(Deps{Namespaces: core.Core().V1().Namespaces(), Pods: core.Core().V1().Pods(), Connections: d, OnApplied: never, Settle: settled, Own: noAddrs,
-			Resolve: func(context.Context, []netip.Addr) (map[netip.Addr]string, error) { return nil, nil }})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		fakeapi.Start(ctx, t, client, core)
-		done := make(chan error, 1)
-		go func() { done <- c.Run(ctx) }()
-		fakeapi.Settle()
+		start(t, client, Deps{Connections: d})
 		<-time.After(time.Minute)
 		for _, change := range []struct {
 			name, gateways string
 			checks         bool
 		}{{"blue", "172.18.0.51", false}, {"green", "", false}, {"red", "172.18.0.51", true}, {"green", "172.18.0.51", true}} {
 			before := d.lists
-			if _, err := client.CoreV1().Namespaces().Update(ctx, versioned(change.name, change.gateways), metav1.UpdateOptions{}); err != nil {
+			if _, err := client.CoreV1().Namespaces().Update(t.Context(), versioned(change.name, change.gateways), metav1.UpdateOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			fakeapi.Settle()
@@ -143,11 +118,6 @@ func TestNamespaceOfOtherNodes(t *testing.T) {
 				t.Errorf("a change of namespace %s: %d checks", change.name, n)
 			}
 		}
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-		core.Shutdown()
 	})
 }
 
@@ -171,28 +141,13 @@ func TestSlowDatapath(t *testing.T) {
 		d := &cached{datapath: &datapath{entries: map[host.Steered]bool{
 			{Zone: 6, Dst: netip.MustParseAddr("10.244.0.5"), Neighbor: "m51", Tuple: "1"}: true,
 		}}}
-		core := informers.NewSharedInformerFactory(client, fakeapi.NoResync)
-		c, err := New(Deps{Namespaces: core.Core().V1().Namespaces(), Pods: core.Core().V1().Pods(), Connections: d, OnApplied: never, Own: noAddrs,
+		start(t, client, Deps{Connections: d,
 			Settle: func(context.Context) error {
 				d.settled = true
 				return nil
-			},
-			Resolve: func(context.Context, []netip.Addr) (map[netip.Addr]string, error) { return nil, nil }})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		fakeapi.Start(ctx, t, client, core)
-		done := make(chan error, 1)
-		go func() { done <- c.Run(ctx) }()
-		fakeapi.Settle()
+			}})
 		if got := d.left(); len(got) > 0 {
 			t.Errorf("left %q", got)
 		}
-		cancel()
-		if err := <-done; err != nil {
-			t.Fatal(err)
-		}
-		core.Shutdown()
 	})
 }
