@@ -382,6 +382,33 @@ func TestAddressInMidPass(t *testing.T) {
 	}
 }
 
+// TestIdentityLostInMidPass: a system-id that somebody removes during a pass is not forgotten.
+func TestIdentityLostInMidPass(t *testing.T) {
+	l := newLab(t)
+	l.up()
+	identity := func() string {
+		ids, err := l.db.System(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ids[idSystem]
+	}
+	for n, finished := 1, false; !finished; n++ {
+		left := n
+		_ = l.pass(l.start(meddling{l.db, func() {
+			if left--; left == 0 {
+				l.vs.Run("ovs-vsctl", "remove", "Open_vSwitch", ".", "external_ids", idSystem)
+				eventually.True(t, "the client to notice", func() bool { return identity() == "" })
+			}
+		}}))
+		finished = left > 0
+		l.mustPass(l.start(l.db))
+		if got := identity(); got != "chassis-1" {
+			t.Fatalf("removed before change %d, the identity becomes %q", n, got)
+		}
+	}
+}
+
 // words sorts the words of each line, since the order of addresses does not matter.
 func words(text string) string {
 	var out []string

@@ -3,6 +3,7 @@ package node
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -119,6 +120,11 @@ func (g *Gateway) ensureMapping(ctx context.Context, system map[string]string, a
 	if err := g.hasEndpoint(a.attached); err != nil {
 		return err
 	}
+	// Lost settings must not be taken for complete ones: neither by the next pass, because of the
+	// endpoint, nor by the memory.
+	if _, err := g.settings(ctx, system[idSystem]); err != nil {
+		return err
+	}
 	bridges := map[string]string{}
 	if a.missing != nil { // the previous mapping stays
 		bridges[topology.ExternalGatewayNetwork] = gateway.MappedBridge(system[idMappings], topology.ExternalGatewayNetwork)
@@ -136,10 +142,20 @@ func (g *Gateway) ensureMapping(ctx context.Context, system map[string]string, a
 	if err := g.OVS.SetSystem(ctx, ids); err != nil {
 		return err
 	}
-	now, err := g.OVS.System(ctx)
+	now, err := g.settings(ctx, system[idSystem])
 	if err != nil {
 		return err
 	}
 	g.remember(func(m *gateway.Memory) { m.System = now })
 	return nil
+}
+
+// settings returns the external_ids of Open_vSwitch. It returns an error if the system-id is no longer the
+// given one: somebody has removed or replaced it during the pass, or the database was lost.
+func (g *Gateway) settings(ctx context.Context, identity string) (map[string]string, error) {
+	now, err := g.OVS.System(ctx)
+	if err == nil && now[idSystem] != identity {
+		err = fmt.Errorf("the system-id of Open vSwitch changed during the pass, from %q to %q", identity, now[idSystem])
+	}
+	return now, err
 }
