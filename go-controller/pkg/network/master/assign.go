@@ -19,11 +19,17 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/network"
 )
 
-// The wanted content of NB_Global. With datapath groups, a logical flow that several
-// datapaths share exists only once in the southbound database.
+// The wanted content of NB_Global.
 const globalName = "global"
 
-var globalOptions = map[string]string{"use_logical_dp_groups": "true"}
+var globalOptions = map[string]string{
+	// A logical flow that several datapaths share exists only once in the southbound database.
+	"use_logical_dp_groups": "true",
+	// In milliseconds, the default for other connections than local ones, which ovn-northd does not probe by default. Then it
+	// re-establishes one that has been silent for long only after increasing delays; and nothing wakes it to repeat a
+	// transaction that failed, for example because the disk was full.
+	"northd_probe_interval": "5000",
+}
 
 // reconcileCluster assigns subnets and join addresses to all nodes, applies the
 // rows that exist once, and writes the assignments into the annotations.

@@ -2,6 +2,7 @@ package ovsdbtest
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -10,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 )
@@ -30,6 +33,7 @@ type Server struct {
 	cmd     *exec.Cmd
 	done    chan struct{}
 	log     *bytes.Buffer
+	mounted bool // a disk of its own
 }
 
 // Option changes how a server is started.
@@ -46,6 +50,34 @@ func WithTLS(c *Certificates) Option {
 	return func(s *Server) {
 		s.tls = c
 		s.remotes = append(s.remotes, "pssl:"+FreePort(s.t)+":127.0.0.1")
+	}
+}
+
+// WithSmallDisk puts the database on a disk of its own, which can be filled.
+func WithSmallDisk() Option {
+	return func(s *Server) {
+		s.t.Helper()
+		if err := unix.Mount("tmpfs", s.dir, "tmpfs", 0, fmt.Sprintf("size=%d", smallDisk)); err != nil {
+			s.t.Fatalf("mount: %v", err)
+		}
+		s.mounted = true
+	}
+}
+
+// smallDisk is the size of a small disk, in bytes.
+const smallDisk = 3 << 20
+
+// FillDisk fills the small disk, and returns what empties it again.
+func (s *Server) FillDisk() func() {
+	s.t.Helper()
+	full := filepath.Join(s.dir, "full")
+	if err := os.WriteFile(full, make([]byte, smallDisk), 0o600); !errors.Is(err, unix.ENOSPC) {
+		s.t.Fatalf("fill the disk: %v", err)
+	}
+	return func() {
+		if err := os.Remove(full); err != nil {
+			s.t.Error(err)
+		}
 	}
 }
 
@@ -106,6 +138,11 @@ func newServer(t testing.TB) *Server {
 		s.Kill()
 		if t.Failed() {
 			t.Logf("ovsdb-server in %s said:\n%s", dir, s.log)
+		}
+		if s.mounted {
+			if err := unix.Unmount(dir, 0); err != nil {
+				t.Error(err)
+			}
 		}
 		_ = os.RemoveAll(dir)
 	})
