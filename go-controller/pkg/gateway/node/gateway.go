@@ -205,6 +205,9 @@ func (g *Gateway) pass(ctx context.Context) (missing string, err error) {
 		return "the Node object", fmt.Errorf("read node %s: %w", g.Node, err)
 	}
 	node := g.currentNode()
+	if ctx, err = g.OVS.Pin(ctx); err != nil {
+		return "Open vSwitch", err
+	}
 	system, err := g.ensureSystem(ctx)
 	if err != nil {
 		return "Open vSwitch", err

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/gateway"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/link"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/settings"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/statefile"
 )
 
@@ -57,19 +58,25 @@ func (g *Gateway) lostBridge(p physicalNetwork) (name, uplink string, err error)
 // lostIDs returns the external_ids that a database has lost, given its current ones: start
 // scripts may have set some, including the identity. The ones that make ovn-controller use
 // the bridges are written at the end of a pass.
-func lostIDs(have, remembered map[string]string) map[string]string {
+func lostIDs(have, remembered map[string]string) (map[string]string, error) {
 	lost := map[string]string{}
 	if have[idEncapIP] != "" || remembered[idEncapIP] == "" {
-		return lost
+		return lost, nil
 	}
 	for key, value := range remembered {
 		switch key {
 		case idEncapIP, idMappings, idRemote:
+		case settings.Record: // others may have recorded parameters before this pass
+			merged, err := settings.Merge(value, have[key])
+			if err != nil {
+				return nil, err
+			}
+			lost[key] = merged
 		default:
 			if have[key] == "" {
 				lost[key] = value
 			}
 		}
 	}
-	return lost
+	return lost, nil
 }

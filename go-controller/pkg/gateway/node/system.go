@@ -26,7 +26,10 @@ func (g *Gateway) ensureSystem(ctx context.Context) (map[string]string, error) {
 		return nil, err
 	}
 	mappings := have[idMappings]
-	want := lostIDs(have, g.memory.System)
+	want, err := lostIDs(have, g.memory.System)
+	if err != nil {
+		return nil, err
+	}
 	if len(want) > 0 {
 		klog.InfoS("The Open vSwitch database was lost, restoring its settings", "settings", slices.Sorted(maps.Keys(want)))
 		mappings = g.memory.System[idMappings] // including the mappings of others

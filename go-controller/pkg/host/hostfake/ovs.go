@@ -79,6 +79,9 @@ func keep[T comparable](have, want T) T {
 	return want
 }
 
+// Pin implements ovs.Client: the database is never replaced.
+func (o *OVS) Pin(ctx context.Context) (context.Context, error) { return ctx, nil }
+
 // EnsureBridge implements ovs.Client.
 func (o *OVS) EnsureBridge(_ context.Context, b ovs.Bridge) error {
 	o.change("", func() bool {

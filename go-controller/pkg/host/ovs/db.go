@@ -290,7 +290,7 @@ func (db *DB) connected(ctx context.Context) (*session, error) {
 		if s != nil {
 			err := s.settle(ctx)
 			if err == nil {
-				return s, nil
+				return s, s.pinned(ctx)
 			}
 			if !errors.Is(err, client.ErrNotConnected) {
 				return nil, fmt.Errorf("wait for the transactions before: %w", err)
@@ -311,6 +311,9 @@ func (db *DB) until(ctx context.Context, what string, done func(*session) (bool,
 		s, changed := db.current()
 		reason := errors.New("no connection to the database")
 		if s != nil {
+			if err := s.pinned(ctx); err != nil {
+				return fmt.Errorf("wait for %s: %w", what, err)
+			}
 			var ok bool
 			if ok, reason = done(s); ok {
 				return nil

@@ -29,6 +29,9 @@ const DatapathTypeID = "ovn-bridge-datapath-type"
 // ErrNotFound is returned if a bridge, port or interface is not in the database.
 var ErrNotFound = errors.New("not found")
 
+// ErrReplaced is returned for a context of Pin if the database is another one.
+var ErrReplaced = errors.New("the Open vSwitch database was lost, and replaced by another one")
+
 // Bridge is an OVS bridge. Its local port and interface have the same name.
 type Bridge struct {
 	Name         string
@@ -76,6 +79,10 @@ type Port struct {
 // Client reads and writes the local Open vSwitch database. Every method waits for the connection
 // until its context ends.
 type Client interface {
+	// Pin returns a context for work that belongs to the present database: with it, all methods below return ErrReplaced
+	// once the database was replaced, for example because start scripts made a new file. What was read from
+	// the lost one must not be written into the next.
+	Pin(ctx context.Context) (context.Context, error)
 	// EnsureBridge creates or updates a bridge.
 	EnsureBridge(ctx context.Context, b Bridge) error
 	// DeleteBridge removes a bridge with its ports; it is not an error if it does not exist.

@@ -2,6 +2,7 @@ package ovs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 
@@ -10,6 +11,39 @@ import (
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/ovs/vswitchd"
 )
+
+// pin is the key of the UUID of the row of Open_vSwitch in a context. Each database has a row of its own.
+type pin struct{}
+
+// Pin implements Client.
+func (db *DB) Pin(ctx context.Context) (context.Context, error) {
+	s, err := db.connected(ctx)
+	if err != nil {
+		return nil, err
+	}
+	sys, err := s.system(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return context.WithValue(ctx, pin{}, sys.UUID), nil
+}
+
+// pinned returns ErrReplaced if a context belongs to another database.
+func (s *session) pinned(ctx context.Context) error {
+	of, ok := ctx.Value(pin{}).(string)
+	if !ok {
+		return nil
+	}
+	switch sys, err := s.system(ctx); {
+	case errors.Is(err, ErrNotFound): // a new one that nothing is in yet
+		return ErrReplaced
+	case err != nil:
+		return err
+	case sys.UUID != of:
+		return ErrReplaced
+	}
+	return nil
+}
 
 // System implements Client.
 func (db *DB) System(ctx context.Context) (map[string]string, error) {

@@ -26,8 +26,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/link"
 )
 
-// record is the key in Open_vSwitch's external_ids with the previous values.
-const record = "ovnkube-sysctls"
+// Record is the key in Open_vSwitch's external_ids with the previous values.
+const Record = "ovnkube-sysctls"
 
 // Store keeps external_ids of Open_vSwitch.
 type Store interface {
@@ -120,25 +120,52 @@ func (k Kernel) before(ctx context.Context) (map[string]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the recorded kernel parameters: %w", err)
 	}
+	return decode(system[Record])
+}
+
+// Merge returns the record for a database that replaces a lost one, given the record of the lost database and the present one, of
+// those who have changed parameters since. The value in the lost database is the earlier one.
+func Merge(lost, now string) (string, error) {
+	before, err := decode(lost)
+	if err != nil {
+		return "", err
+	}
+	since, err := decode(now)
+	if err != nil {
+		return "", err
+	}
+	maps.Copy(since, before)
+	return encode(since)
+}
+
+func decode(text string) (map[string]string, error) {
 	before := map[string]string{}
-	if text := system[record]; text != "" {
-		if err := json.Unmarshal([]byte(text), &before); err != nil {
-			return nil, fmt.Errorf("parse external_ids:%s %q: %w", record, text, err)
-		}
+	if text == "" {
+		return before, nil
+	}
+	if err := json.Unmarshal([]byte(text), &before); err != nil {
+		return nil, fmt.Errorf("parse external_ids:%s %q: %w", Record, text, err)
 	}
 	return before, nil
 }
 
-func (k Kernel) write(ctx context.Context, before map[string]string) error {
-	text := ""
-	if len(before) > 0 {
-		encoded, err := json.Marshal(before)
-		if err != nil {
-			return fmt.Errorf("encode kernel parameters: %w", err)
-		}
-		text = string(encoded)
+func encode(before map[string]string) (string, error) {
+	if len(before) == 0 {
+		return "", nil
 	}
-	if err := k.store.SetSystem(ctx, map[string]string{record: text}); err != nil {
+	text, err := json.Marshal(before)
+	if err != nil {
+		return "", fmt.Errorf("encode kernel parameters: %w", err)
+	}
+	return string(text), nil
+}
+
+func (k Kernel) write(ctx context.Context, before map[string]string) error {
+	text, err := encode(before)
+	if err != nil {
+		return err
+	}
+	if err := k.store.SetSystem(ctx, map[string]string{Record: text}); err != nil {
 		return fmt.Errorf("record kernel parameters: %w", err)
 	}
 	return nil

@@ -42,7 +42,7 @@ func TestSettings(t *testing.T) {
 	if get(filter) != "2" || get(forward) != "1" {
 		t.Errorf("rp_filter is %s, forwarding %s", get(filter), get(forward))
 	}
-	if got, want := kept.ids[record], `{"net/ipv4/conf/eth1/forwarding":"0","net/ipv4/conf/eth1/rp_filter":"1"}`; got != want {
+	if got, want := kept.ids[Record], `{"net/ipv4/conf/eth1/forwarding":"0","net/ipv4/conf/eth1/rp_filter":"1"}`; got != want {
 		t.Errorf("recorded %s, want %s", got, want)
 	}
 	// Somebody changes it back; it is set again, and the recorded value does not change.
@@ -50,8 +50,8 @@ func TestSettings(t *testing.T) {
 	if err := s.Resync(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if get(filter) != "2" || !strings.Contains(kept.ids[record], `rp_filter":"1"`) {
-		t.Errorf("rp_filter is %s, recorded %s", get(filter), kept.ids[record])
+	if get(filter) != "2" || !strings.Contains(kept.ids[Record], `rp_filter":"1"`) {
+		t.Errorf("rp_filter is %s, recorded %s", get(filter), kept.ids[Record])
 	}
 	s = NewSet(kept) // another run
 	if err := s.Apply(t.Context(), "a", map[string]string{forward: "1"}); err != nil {
@@ -67,7 +67,7 @@ func TestSettings(t *testing.T) {
 	if err := s.Apply(t.Context(), "a", nil); err != nil {
 		t.Fatal(err)
 	}
-	if kept.ids[record] != "" {
-		t.Errorf("left: %s", kept.ids[record])
+	if kept.ids[Record] != "" {
+		t.Errorf("left: %s", kept.ids[Record])
 	}
 }
