@@ -48,7 +48,11 @@ const (
 const announced = "externalroute-announced"
 
 // Writer writes rows and reports rows changed by others.
-type Writer = nb.Database
+type Writer interface {
+	nb.Database
+	// RestartBFD begins the BFD session of a logical port with a destination again unless it is up.
+	RestartBFD(ctx context.Context, port, destination string) error
+}
 
 // Deps are the dependencies of the controller. The caller starts the informers
 // after New.
@@ -114,7 +118,9 @@ type Controller struct {
 
 	steered  *steered
 	sessions *sessions
-	waits    sync.WaitGroup // of the goroutines that wait for chassis
+	// down are the BFD sessions that are down, by node and destination; only accessed by nodes.
+	down  map[string]map[netip.Addr]*downSession
+	waits sync.WaitGroup // of the goroutines that wait for chassis
 }
 
 // New returns the controller.
@@ -131,6 +137,7 @@ func New(deps Deps) (*Controller, error) {
 		decoded:          decoded,
 		pods:             deps.Pods.Informer().GetIndexer(),
 		pending:          map[string]bool{},
+		down:             map[string]map[netip.Addr]*downSession{},
 		plannedWith:      map[string]map[string]bool{},
 		dirty:            map[string]uint64{},
 		failed:           map[string]bool{},

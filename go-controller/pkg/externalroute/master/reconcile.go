@@ -257,6 +257,7 @@ func (c *Controller) reconcileNodes(ctx context.Context, name string) error {
 			c.deps.Routed.Set(n, externalroute.Routed(want[o]))
 		}
 		c.awaitEnd(ctx, n)
+		c.restartDown(ctx, n)
 	}
 	c.noteFailures(nodes, errs)
 	if stats.Zero() {
@@ -331,6 +332,7 @@ func (c *Controller) nodeRows(name string, plan externalroute.Plan) ([]nb.Row, e
 		c.sessions.begin(name, "", nil)
 		c.steered.note(name, nil)
 		c.notePlanned(name, nil)
+		c.noteDown(name, nil)
 		return nil, nil
 	}
 	if err != nil {
@@ -338,6 +340,7 @@ func (c *Controller) nodeRows(name string, plan externalroute.Plan) ([]nb.Row, e
 	}
 	node, _ := c.decoded.Node(n) // the network controller reports parse errors
 	rows := c.deps.Writer.Rows(externalroute.Owner(name))
+	c.noteDown(name, rows)
 	chassis, have := n.Annotations[kube.AnnotationChassisID], destinations(rows)
 	snap := externalroute.NodeSnapshot{Node: node,
 		Up: externalroute.Up(rows), Ending: c.sessions.begin(name, chassis, have)}

@@ -29,6 +29,9 @@ type Writer struct {
 	stats  nb.Stats
 	fail   func(nb.Owner) error
 	drift  []func(nb.Owner)
+	// reported are the statuses of BFD sessions by destination; restarted are the destinations of those that were begun again.
+	reported  map[string]nbdb.BFDStatus
+	restarted []string
 }
 
 var _ nb.Writer = (*Writer)(nil)
@@ -42,7 +45,7 @@ type entry struct {
 
 // New returns an empty writer that checks parents.
 func New() *Writer {
-	return &Writer{owners: map[nb.Owner]map[key]entry{}, yields: nb.NewYields()}
+	return &Writer{owners: map[nb.Owner]map[key]entry{}, yields: nb.NewYields(), reported: map[string]nbdb.BFDStatus{}}
 }
 
 // Restart forgets what the real writer keeps only in memory: wanted rows that are not in
@@ -347,6 +350,11 @@ func (w *Writer) Rows(o nb.Owner) []nb.Row {
 	for _, k := range keys {
 		row := w.owners[o][k].row
 		row.Model = model.Clone(row.Model)
+		if b, ok := row.Model.(*nbdb.BFD); ok {
+			if status, ok := w.reported[b.DstIP]; ok {
+				b.Status = &status
+			}
+		}
 		out = append(out, row)
 	}
 	return out
