@@ -31,7 +31,7 @@ func testEnv(cs kubernetes.Interface) *Env {
 		Kube: cs, Ready: NewChecks(), Metrics: metrics.New(version.Info{Version: "v1.2.3", Commit: "abc", Go: "go0"}),
 		Config: config.Config{
 			Kubernetes: config.Kubernetes{ConfigNamespace: namespace},
-			MasterHA:   config.LeaderElection{LeaseDuration: time.Second, RenewDeadline: 600 * time.Millisecond, RetryPeriod: 100 * time.Millisecond},
+			MasterHA:   config.LeaderElection{LeaseDuration: time.Minute, RenewDeadline: 30 * time.Second, RetryPeriod: 100 * time.Millisecond},
 		},
 	}
 }
@@ -99,7 +99,9 @@ func TestLostLeaseEndsTheMaster(t *testing.T) {
 	working, stopped := make(chan struct{}), make(chan struct{})
 	ended := make(chan error, 1)
 	go func() {
-		ended <- lead(context.Background(), testEnv(cs), "n1", func(ctx context.Context) error {
+		env := testEnv(cs)
+		env.Config.MasterHA.LeaseDuration, env.Config.MasterHA.RenewDeadline = time.Second, 600*time.Millisecond
+		ended <- lead(context.Background(), env, "n1", func(ctx context.Context) error {
 			close(working)
 			<-ctx.Done()
 			close(stopped)

@@ -68,6 +68,14 @@ func TestCrashedUnitComesBack(t *testing.T) {
 	s, logs := running(t, Unit{Name: "d", Before: [][]string{shell("echo x >> " + dir + "/before")}, Exec: shell("echo up; exec sleep 1000"), Started: [][]string{shell("echo x >> " + dir + "/started")}})
 	await(t, "ready", func() bool { return state(s, "d").State == StateReady })
 	first := state(s, "d").Pid
+	said := func() string {
+		text, err := os.ReadFile(filepath.Join(logs, "d.log"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	await(t, "a message", func() bool { return strings.Count(said(), "up\n") == 1 })
 	if err := s.Do("kill", "d"); err != nil {
 		t.Fatal(err)
 	}
@@ -81,9 +89,9 @@ func TestCrashedUnitComesBack(t *testing.T) {
 			t.Errorf("%s ran %q, %v; want twice", name, text, err)
 		}
 	}
-	text, err := os.ReadFile(filepath.Join(logs, "d.log"))
-	if err != nil || strings.Count(string(text), "up\n") != 2 || !strings.Contains(string(text), "ended by signal killed") {
-		t.Errorf("log is %q, %v", text, err)
+	await(t, "a second message", func() bool { return strings.Count(said(), "up\n") == 2 })
+	if text := said(); !strings.Contains(text, "ended by signal killed") {
+		t.Errorf("log is %q", text)
 	}
 }
 
@@ -171,7 +179,7 @@ func TestControlSocket(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(ctx, socket) }()
-	await(t, "socket", func() bool { _, err := os.Stat(socket); return err == nil })
+	await(t, "socket", func() bool { _, err := Call(socket, "status", ""); return err == nil })
 	units, err := Call(socket, "restart", "d")
 	if err != nil || len(units) != 1 || units[0].Name != "d" {
 		t.Errorf("got %+v, %v", units, err)

@@ -477,7 +477,8 @@ func TestConnectionsSurvive(t *testing.T) {
 		t.Errorf("the connection broke: %v", err)
 	}
 	t.Logf("longest silence %v", longest)
-	if longest > 3*time.Second {
+	// TCP asks again after 0.2, 0.6, 1.4, 3 and 6.2 seconds, on idle machines.
+	if longest > 7*time.Second {
 		t.Errorf("the connection was silent for %v", longest)
 	}
 }

@@ -101,7 +101,9 @@ func slowRevalidation(t *testing.T, o *netnstest.OVS) (relieve func()) {
 	must(t, err)
 	names, err := filepath.Glob("/proc/" + strings.TrimSpace(string(pid)) + "/task/*/comm")
 	must(t, err)
-	slowed := 0
+	var all unix.CPUSet
+	must(t, unix.SchedGetaffinity(0, &all))
+	var slowed []int
 	for _, name := range names {
 		if comm, err := os.ReadFile(name); err != nil || !strings.HasPrefix(string(comm), "revalidator") {
 			continue
@@ -110,12 +112,12 @@ func slowRevalidation(t *testing.T, o *netnstest.OVS) (relieve func()) {
 		must(t, err)
 		must(t, unix.SchedSetaffinity(tid, &one))
 		must(t, unix.SchedSetAttr(tid, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_IDLE}, 0))
-		slowed++
+		slowed = append(slowed, tid)
 	}
-	if slowed == 0 {
+	if len(slowed) == 0 {
 		t.Fatal("ovs-vswitchd has no thread that revalidates flows")
 	}
-	ctx, relieve := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		runtime.LockOSThread() // never unlocked, so that the thread ends
 		if err := unix.SchedSetaffinity(0, &one); err != nil {
@@ -124,7 +126,13 @@ func slowRevalidation(t *testing.T, o *netnstest.OVS) (relieve func()) {
 		for ctx.Err() == nil {
 		}
 	}()
-	return relieve
+	return func() {
+		cancel()
+		for _, tid := range slowed { // other programs may be busy, too; a thread that is gone needs nothing
+			_ = unix.SchedSetaffinity(tid, &all)
+			_ = unix.SchedSetAttr(tid, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL}, 0)
+		}
+	}
 }
 
 // requests returns a function that sends an ARP request for each of many addresses on a link.
