@@ -430,7 +430,7 @@ func (c *Controller) reconcile(ctx context.Context, key string) error {
 	}
 	still, holder := c.holdsStill(e, after)
 	if holder == "" {
-		if err := c.dropLeft(ctx, e, after); err != nil {
+		if err := c.dropLeft(ctx, key, c.leavingEntry(e, after)); err != nil {
 			return err
 		}
 	}

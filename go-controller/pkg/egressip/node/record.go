@@ -33,7 +33,7 @@ type Record struct {
 	mu     sync.Mutex
 	loaded bool
 	known  map[netip.Addr]bool            // as in the annotation
-	want   map[string]map[netip.Addr]bool // by EgressIP
+	want   map[string]map[netip.Addr]bool // by EgressIP, with those that it may still have on the host
 	// wanted are all addresses that this process has recorded. Others that are known were left by an earlier one.
 	wanted map[netip.Addr]bool
 	swept  bool // what earlier processes left has been removed from the host
@@ -77,23 +77,27 @@ func (r *Record) load() {
 	}
 }
 
-// Set sets the recorded addresses of an EgressIP. If keep is true, addresses that no EgressIP
-// wants any more are kept. What an earlier process left is kept until Trim: only the record tells that it is ours.
+// Set sets the recorded addresses of an EgressIP. If keep is true, its former ones stay, because they may still be on
+// the host, until it is called with false. What only an earlier process has recorded is kept until Trim. In both cases, only the
+// record tells that an address is ours.
 func (r *Record) Set(ctx context.Context, key string, addrs map[netip.Addr]bool, keep bool) error {
 	r.load()
 	r.mu.Lock()
-	if len(addrs) == 0 {
-		delete(r.want, key)
-	} else {
-		r.want[key] = maps.Clone(addrs)
-		maps.Copy(r.wanted, addrs)
+	all := map[netip.Addr]bool{}
+	maps.Copy(all, addrs)
+	if keep {
+		maps.Copy(all, r.want[key])
 	}
-	same := maps.Equal(r.next(keep), r.known)
+	if r.want[key] = all; len(all) == 0 {
+		delete(r.want, key)
+	}
+	maps.Copy(r.wanted, all)
+	same := maps.Equal(r.next(), r.known)
 	r.mu.Unlock()
 	if same {
 		return nil
 	}
-	failed, err := r.passes.Do(ctx, r.passes.Request(), func(ctx context.Context) error { return r.write(ctx, keep) })
+	failed, err := r.passes.Do(ctx, r.passes.Request(), r.write)
 	if err != nil {
 		return err
 	}
@@ -101,17 +105,33 @@ func (r *Record) Set(ctx context.Context, key string, addrs map[netip.Addr]bool,
 }
 
 // next returns what is to be recorded. The caller holds r.mu.
-func (r *Record) next(keep bool) map[netip.Addr]bool {
+func (r *Record) next() map[netip.Addr]bool {
 	next := map[netip.Addr]bool{}
 	for _, some := range r.want {
 		maps.Copy(next, some)
 	}
 	for a := range r.known {
-		if keep || !r.swept && !r.wanted[a] {
+		if !r.swept && !r.wanted[a] {
 			next[a] = true
 		}
 	}
 	return next
+}
+
+// Released returns the addresses of an EgressIP that neither its next ones nor another EgressIP include, and that an earlier
+// process may have left on the host: as long as leftovers are not deleted, nothing else removes those.
+func (r *Record) Released(key string, next map[netip.Addr]bool) []netip.Addr {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.swept {
+		return nil
+	}
+	released := maps.Clone(r.want[key])
+	maps.DeleteFunc(released, func(a netip.Addr, _ bool) bool { return next[a] })
+	for other, some := range r.want {
+		maps.DeleteFunc(released, func(a netip.Addr, _ bool) bool { return other != key && some[a] })
+	}
+	return slices.Collect(maps.Keys(released))
 }
 
 // Trim removes the addresses that no EgressIP wants, once they are removed from the host.
@@ -176,7 +196,7 @@ func (r *Record) isLoaded() bool {
 }
 
 // write patches the annotation.
-func (r *Record) write(ctx context.Context, keep bool) error {
+func (r *Record) write(ctx context.Context) error {
 	n, err := r.nodes.Lister().Get(r.node)
 	if apierrors.IsNotFound(err) {
 		return fmt.Errorf("record egress addresses: node %s is not known yet", r.node)
@@ -185,7 +205,7 @@ func (r *Record) write(ctx context.Context, keep bool) error {
 		return fmt.Errorf("record egress addresses: %w", err)
 	}
 	r.mu.Lock()
-	next := r.next(keep)
+	next := r.next()
 	before := slices.SortedFunc(maps.Keys(r.known), netip.Addr.Compare)
 	r.mu.Unlock()
 	// The node that was read may be older than the last write.

@@ -12,7 +12,6 @@ import (
 
 	"k8s.io/klog/v2"
 
-	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/panics"
@@ -135,21 +134,16 @@ func (c *Controller) leave(ctx context.Context, key string, before state, next l
 	return nil
 }
 
-// dropLeft removes addresses from the host that this node is about to remove from its status entry of
-// an EgressIP, but that this run has never held: an earlier run left them.
-func (c *Controller) dropLeft(ctx context.Context, e *v1.EgressIP, after state) error {
-	left := map[netip.Addr]bool{}
-	for _, a := range c.leavingEntry(e, after) {
-		if c.deps.Record.Has(a) {
-			left[a] = true
-		}
-	}
+// dropLeft removes addresses from the host that this node no longer has for an EgressIP, but that this run may never
+// have added: an earlier run left them.
+func (c *Controller) dropLeft(ctx context.Context, key string, addrs []netip.Addr) error {
+	left := slices.DeleteFunc(addrs, func(a netip.Addr) bool { return !c.deps.Record.Has(a) })
 	if len(left) == 0 {
 		return nil
 	}
-	err := c.deps.Kernel.Addrs.Drop(ctx, egressip.Contributor(e.Name), func(a host.Address) bool { return left[a.Prefix.Addr()] })
+	err := c.deps.Kernel.Addrs.Drop(ctx, egressip.Contributor(key), func(a host.Address) bool { return slices.Contains(left, a.Prefix.Addr()) })
 	if err != nil {
-		return fmt.Errorf("take addresses of EgressIP %s that an earlier run left off the host: %w", e.Name, err)
+		return fmt.Errorf("take addresses of EgressIP %s that an earlier run left off the host: %w", key, err)
 	}
 	return nil
 }
@@ -206,6 +200,9 @@ func (c *Controller) enter(ctx context.Context, key string, before state, next l
 		return err
 	}
 	if err := c.flush(ctx, before.host.Translations, next.host.Translations); err != nil {
+		return err
+	}
+	if err := c.dropLeft(ctx, key, c.deps.Record.Released(key, next.record)); err != nil {
 		return err
 	}
 	return c.deps.Record.Set(ctx, key, next.record, false)
