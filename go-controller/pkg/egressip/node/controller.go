@@ -198,8 +198,9 @@ func (s state) onLinks() []netip.Addr {
 func New(deps Deps) (*Controller, error) {
 	c := &Controller{deps: deps, stopped: make(chan struct{}), states: map[string]state{},
 		holders: map[netip.Addr]int{}, heldFor: map[netip.Addr]types.UID{}, touched: map[string]bool{}, newlyLed: map[netip.Addr]netip.Addr{}, released: map[string]map[netip.Addr]released{}}
-	c.suppression, c.pods, c.stale, c.previous = newARPSuppression(c), newPods(c, deps.Pods), newStaleConntrack(deps.Forget), newPreviousHolders(deps)
+	c.suppression, c.pods, c.stale = newARPSuppression(c), newPods(c, deps.Pods), newStaleConntrack(deps.Forget)
 	c.translated, c.changing = newTranslations(c), newChanging(deps.Kernel)
+	c.previous = newPreviousHolders(deps, func(key string) { c.queue.EnqueueAfter(holderRetry, key) })
 	c.queue = queue.New("egressip-node", c.reconcile)
 	c.queue.Seed(c.seedStates)
 	// The suppressed addresses must be applied even if there are no EgressIPs.

@@ -23,10 +23,14 @@ import (
 // networks for twice this time.
 var migrationTime = 3 * time.Second
 
+// holderRetry is the delay before the Node of a holder that is not known is read again.
+const holderRetry = time.Second
+
 // previousHolders are the nodes that hold the addresses assigned to this node, or held
 // those that it has just taken.
 type previousHolders struct {
-	read func(ctx context.Context, node string) (topology.Node, error)
+	read  func(ctx context.Context, node string) (topology.Node, error)
+	again func(key string) // calls expect again for an EgressIP after a while
 
 	mu sync.Mutex
 	by map[netip.Addr]previousHolder
@@ -38,19 +42,22 @@ type previousHolder struct {
 	until time.Time // when it expires; zero: the node still has the address
 }
 
-func newPreviousHolders(deps Deps) *previousHolders {
+func newPreviousHolders(deps Deps, again func(key string)) *previousHolders {
 	read := func(ctx context.Context, name string) (topology.Node, error) {
+		ctx, cancel := context.WithTimeout(ctx, getTimeout)
+		defer cancel()
 		n, err := deps.Kube.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return topology.Node{Name: name}, err
 		}
 		return kube.Node(n)
 	}
-	return &previousHolders{read: read, by: map[netip.Addr]previousHolder{}}
+	return &previousHolders{read: read, again: again, by: map[netip.Addr]previousHolder{}}
 }
 
 // expect records the nodes that hold addresses which an EgressIP assigns to this node, and
-// forgets those of addresses that it does not assign.
+// forgets those of addresses that it does not assign. Nodes that cannot be read, or lack the addresses to which packets are
+// handed on, are read again later: the preparation may take minutes.
 func (p *previousHolders) expect(ctx context.Context, key string, e *v1.EgressIP, assignment egressip.NodeAssignment, self string) {
 	given := slices.Concat(assignment.Primary, assignment.Secondary)
 	p.mu.Lock()
@@ -63,11 +70,18 @@ func (p *previousHolders) expect(ctx context.Context, key string, e *v1.EgressIP
 			continue
 		}
 		node, err := p.read(ctx, name)
-		if err != nil { // packets of its connections will be lost
-			klog.V(2).InfoS("Cannot determine the current holder of an egress address", "address", a, "node", name, "err", err)
+		primary := slices.Contains(assignment.Primary, a)
+		complete := primary && node.Gateway.MAC != "" || !primary && len(node.Host) > 0
+		if err != nil || !complete { // until then, packets of its connections would be lost
+			klog.V(2).InfoS("Cannot completely determine the current holder of an egress address", "address", a, "node", name, "err", err)
 		}
 		p.mu.Lock()
-		p.by[a] = previousHolder{key: key, node: node}
+		if complete {
+			p.by[a] = previousHolder{key: key, node: node}
+		} else {
+			delete(p.by, a)
+			p.again(key)
+		}
 		p.mu.Unlock()
 	}
 }

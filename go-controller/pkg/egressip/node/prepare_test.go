@@ -4,9 +4,15 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
@@ -165,5 +171,43 @@ func TestGoesOnAnswering(t *testing.T) {
 			}
 			stop()
 		})
+	}
+}
+
+// TestPreviousHolderUnknown: a node that prepares to take an address, and cannot read the Node that has it, or finds it
+// without its annotations, tries again: packets of the connections of that node are handed on when the address moves.
+func TestPreviousHolderUnknown(t *testing.T) {
+	for addr, handedOn := range map[string]string{
+		four: "mod_dl_dst:02:42:ac:12:00:04", six: "mod_dl_dst:02:42:ac:12:00:04",
+		onDummy: "-j TEE --gateway 10.10.10.4", "fd10::5": "-j TEE --gateway fd10::4",
+	} {
+		for name, answer := range map[string]func() (runtime.Object, error){
+			"not read": func() (runtime.Object, error) { return nil, errBusy },
+			"bare":     func() (runtime.Object, error) { return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: other}}, nil },
+		} {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, toSelf(addr))
+				w.node(other, ".0.4", "00:04", "172.18.0.4/16", "10.10.10.4/24", "fd10::4/64")
+				var fails atomic.Int64
+				w.kube.PrependReactor("get", "nodes", func(a clienttesting.Action) (bool, runtime.Object, error) {
+					if a.(clienttesting.GetAction).GetName() != other || fails.Add(1) > 3 {
+						return false, nil, nil
+					}
+					n, err := answer()
+					return true, n, err
+				})
+				w.start()
+				fakeapi.Settle()
+				if !w.awaits(addr) {
+					t.Errorf("%s, %s: says %+v", addr, name, w.get("prod").Status.Programmed)
+				}
+				asked := fails.Load()
+				w.change("prod", func(e *v1.EgressIP) { e.Status.Programmed = e.Status.Programmed[1:]; from(e, "") })
+				w.saysEventually("prod", self+" "+addr)
+				if got := w.dump() + w.flows.Dump(); !strings.Contains(got, handedOn) || asked != 4 {
+					t.Errorf("%s, %s: read %d times, has\n%s", addr, name, asked, got)
+				}
+			})
+		}
 	}
 }
