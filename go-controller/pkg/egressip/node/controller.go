@@ -234,8 +234,12 @@ func (c *Controller) nodeKeys(old, new any) []string {
 	if !c.deps.Record.StandsIn(b) {
 		keys = append(keys, recordKey)
 	}
+	// The request of an earlier run may be written after it was withdrawn, or be restored by others.
+	if _, asks := b.Annotations[kube.AnnotationEgressHandover]; asks {
+		keys = append(keys, withdrawKey)
+	}
 	if a == nil {
-		return append(append(keys, c.keys()...), withdrawKey)
+		return append(keys, c.keys()...)
 	}
 	same := true
 	for _, name := range []string{kube.AnnotationPrimaryIfAddr, kube.AnnotationHostAddresses, kube.AnnotationL3Gateway} {
@@ -567,15 +571,6 @@ func (c *Controller) forgetHolder(a netip.Addr) {
 	defer c.mu.Unlock()
 	if c.holders[a] == 0 {
 		delete(c.heldFor, a)
-	}
-}
-
-func (c *Controller) ready() bool {
-	select {
-	case <-c.deps.Ready:
-		return true
-	default:
-		return false
 	}
 }
 

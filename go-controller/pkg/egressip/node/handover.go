@@ -188,3 +188,12 @@ func (c *Controller) setLeaving() {
 	defer c.mu.Unlock()
 	c.leaving = true
 }
+
+func (c *Controller) ready() bool {
+	select {
+	case <-c.deps.Ready:
+		return true
+	default:
+		return false
+	}
+}

@@ -12,6 +12,7 @@ import (
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 )
 
 // neighbour creates another node that may or may not hold addresses.
@@ -64,6 +65,45 @@ func TestHandOver(t *testing.T) {
 	}
 	w.start()
 	w.eventually("the request to be taken back", func() bool { return !w.asks() })
+}
+
+// TestRequestOfOthers: a request that appears while this node runs, such as one that an earlier process sent and the API server
+// wrote late, is withdrawn as soon as the node is ready. One that this process makes stays, whatever happens to the Node.
+func TestRequestOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, object("prod", []string{four}, []string{four + " " + self}, self+" "+four))
+		w.ready = make(chan struct{})
+		annotate := func(name, value string) {
+			t.Helper()
+			change := kube.Metadata{Annotations: map[string]*string{name: kube.Value(value)}}
+			if err := kube.PatchNode(t.Context(), w.kube, w.self(), change); err != nil {
+				t.Fatal(err)
+			}
+			fakeapi.Settle()
+		}
+		c, _ := w.run()
+		w.neighbour(nil)
+		annotate(kube.AnnotationEgressHandover, "true")
+		if !w.asks() {
+			t.Error("a node that is not ready offers to take addresses")
+		}
+		close(w.ready)
+		fakeapi.Settle()
+		if w.asks() {
+			t.Error("the request stays when the node is ready")
+		}
+		annotate(kube.AnnotationEgressHandover, "true")
+		if w.asks() {
+			t.Error("a later request stays")
+		}
+		if err := c.HandOver(t.Context()); err != nil { // nobody takes over
+			t.Fatal(err)
+		}
+		annotate(kube.AnnotationHostAddresses, `["172.18.0.3/16"]`)
+		if !w.asks() {
+			t.Error("this process has withdrawn its own request")
+		}
+	})
 }
 
 // TestHandOverSecondary: a node that is about to stop translates pods to an address on a
