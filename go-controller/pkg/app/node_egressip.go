@@ -37,7 +37,7 @@ func (n *node) egressIPs() (starter, error) {
 		Flows:     n.flows,
 		Left:      n.leftOnBridge,
 		Forget:    forget,
-		Hosts:     n.addresses.Hosts,
+		Addresses: n.addresses,
 		NodeLocal: noreroute.NodeLocal(n.env.Config.Features.NodeLocalAddresses, nil),
 		VLAN:      n.env.Config.Gateway.VLANID,
 		Kernel: egressipnode.Kernel{

@@ -28,6 +28,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
+	reservedsnapshot "github.com/ovnkube/ovnkube/go-controller/pkg/reserved/snapshot"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
@@ -78,9 +79,9 @@ type Deps struct {
 	// OnApplied registers a function that is called whenever the master's changes to the
 	// northbound database have taken effect on this node.
 	OnApplied func(func())
-	// Hosts returns the addresses of nodes and API servers. NodeLocal are the other
-	// ranges that pods reach through their own node.
-	Hosts     func() []netip.Addr
+	// Addresses knows the addresses of nodes and API servers; the caller starts its informers. NodeLocal are the
+	// other ranges that pods reach through their own node.
+	Addresses *reservedsnapshot.Addresses
 	NodeLocal []netip.Prefix
 	// Announcer announces that an address has moved to this node.
 	Announcer Announcer
@@ -217,6 +218,7 @@ func New(deps Deps) (*Controller, error) {
 			return []string{b.Name}
 		}),
 		c.queue.Watch(deps.Nodes.Informer(), c.nodeKeys),
+		c.translated.waitForHosts(),
 	)
 	return c, err
 }

@@ -60,10 +60,12 @@ func (p *pods) changed(old, new *v1.EgressIP) {
 	p.stale = true
 }
 
-// need makes sure that pods are watched, and waits until they are known.
+// need makes sure that pods are watched, and waits until they are known, and so are the addresses of nodes and API servers, to
+// which connections of pods keep their address.
 func (p *pods) need(ctx context.Context) error {
 	p.once.Do(func() {
 		factory := p.open()
+		p.synced = append(p.synced, p.c.deps.Addresses.HostsSynced)
 		pods, spaces := factory.Core().V1().Pods(), factory.Core().V1().Namespaces()
 		p.pods, p.spaces = pods.Lister(), spaces.Lister()
 		for _, watch := range []struct {
@@ -94,7 +96,7 @@ func (p *pods) need(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, portsTimeout)
 	defer cancel()
 	if !queue.Informed(limited, "egressip-node", p.synced...) {
-		return fmt.Errorf("wait for the pods of EgressIPs: %w", limited.Err())
+		return fmt.Errorf("wait for the pods of EgressIPs, nodes and API servers: %w", limited.Err())
 	}
 	select {
 	case <-p.c.deps.Ports.Synced():

@@ -45,6 +45,12 @@ func newTranslations(c *Controller) *translations {
 	return t
 }
 
+// waitForHosts makes the queue wait for the addresses of nodes and API servers: without them, connections to these
+// would look as if they left the cluster.
+func (t *translations) waitForHosts() error {
+	return t.c.deps.Addresses.WatchHosts(t.queue, func() []string { return nil })
+}
+
 // Run runs until ctx is done. It starts once the node knows which addresses it holds.
 func (t *translations) Run(ctx context.Context) error {
 	go func() {
@@ -87,7 +93,7 @@ func (t *translations) reconcile(ctx context.Context, _ string) error {
 	t.mu.Lock()
 	all := t.now
 	t.mu.Unlock()
-	is := egressip.NewTranslations(all, node, t.c.allAnswering(), t.c.deps.Hosts(), t.c.deps.NodeLocal)
+	is := egressip.NewTranslations(all, node, t.c.allAnswering(), t.c.deps.Addresses.Hosts(), t.c.deps.NodeLocal)
 	began := time.Now()
 	n, err := t.c.deps.FlushTranslations(ctx, is.Stale)
 	if err != nil {

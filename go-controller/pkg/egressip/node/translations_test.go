@@ -21,6 +21,7 @@ type translating struct {
 	changes     chan []host.Translation
 	connections [][2]netip.Addr
 	fails       int // number of reads that fail
+	passes      int // number of passes over the connections
 }
 
 func newTranslating() translating { return translating{changes: make(chan []host.Translation)} }
@@ -53,6 +54,7 @@ func (w *world) flushTranslations(_ context.Context, stale func(src, dst, to net
 		w.ovn.fails--
 		return 0, errors.New("ovs-vswitchd does not answer")
 	}
+	w.ovn.passes++
 	before := len(w.ovn.connections)
 	w.ovn.connections = slices.DeleteFunc(w.ovn.connections, func(c [2]netip.Addr) bool {
 		return stale(c[0], netip.MustParseAddr("192.0.2.1"), c[1])

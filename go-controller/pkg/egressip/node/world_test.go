@@ -31,6 +31,8 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/hostfake"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/reserved"
+	reservedsnapshot "github.com/ovnkube/ovnkube/go-controller/pkg/reserved/snapshot"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
@@ -73,6 +75,8 @@ type world struct {
 	tell       func(port string)
 	know       func() // ends noPorts
 	begun      func() // called when a run starts
+	unlisted   bool   // the addresses of API servers are not listed until list is called
+	list       func()
 	forget     func() // called while connections are forgotten
 	announcing func() // called while an address is announced
 	ovn        translating
@@ -387,11 +391,16 @@ func (w *world) start() (stop func()) {
 func (w *world) run() (c *Controller, stop func()) {
 	w.t.Helper()
 	core, own := informers.NewSharedInformerFactory(w.kube, fakeapi.NoResync), externalversions.NewSharedInformerFactory(w.api, fakeapi.NoResync)
+	servers := informers.NewSharedInformerFactory(w.kube, fakeapi.NoResync)
+	addresses, err := reservedsnapshot.New(reserved.Ranges{}, reservedsnapshot.Informers{Nodes: core.Core().V1().Nodes(), EndpointSlices: servers.Discovery().V1().EndpointSlices()})
+	if err != nil {
+		w.t.Fatal(err)
+	}
 	kernel := w.kernel()
 	w.sweep = func(ctx context.Context) error {
 		return errors.Join(kernel.Addrs.Sweep(ctx), kernel.Routes.Sweep(ctx), kernel.IPRules.Sweep(ctx), kernel.Settings.Sweep(ctx))
 	}
-	c, err := New(Deps{Node: self, EgressIPs: countedEgressIPs{own.EgressIP().V1().EgressIPs(), &w.listed}, Nodes: core.Core().V1().Nodes(),
+	c, err = New(Deps{Node: self, EgressIPs: countedEgressIPs{own.EgressIP().V1().EgressIPs(), &w.listed}, Nodes: core.Core().V1().Nodes(),
 		Client: w.api, Kube: w.kube, Flows: w.flows, Announcer: w, Ready: w.ready, ReachabilityTimeout: w.silence, Kernel: kernel,
 		Left: func(context.Context) (held, suppressed []netip.Addr, err error) {
 			w.mu.Lock()
@@ -409,10 +418,10 @@ func (w *world) run() (c *Controller, stop func()) {
 		},
 		OnApplied:          func(f func()) { w.applied = f },
 		FollowTranslations: w.followTranslations, FlushTranslations: w.flushTranslations,
-		Hosts:   func() []netip.Addr { return nil },
-		Record:  NewRecord(self, w.kube, core.Core().V1().Nodes()),
-		Ports:   &fakePorts{w: w, synced: make(chan struct{})},
-		Cluster: prefixes("10.244.0.0/16", "fd00:10:244::/48"),
+		Addresses: addresses,
+		Record:    NewRecord(self, w.kube, core.Core().V1().Nodes()),
+		Ports:     &fakePorts{w: w, synced: make(chan struct{})},
+		Cluster:   prefixes("10.244.0.0/16", "fd00:10:244::/48"),
 		Pods: func() informers.SharedInformerFactory {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -425,6 +434,10 @@ func (w *world) run() (c *Controller, stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	w.faults.Start(ctx, w.t, w.kube, core)
 	w.faults.Start(ctx, w.t, w.api, own)
+	list := func() { w.faults.Start(ctx, w.t, w.kube, servers) }
+	if w.list = list; !w.unlisted {
+		list()
+	}
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()
 	var once sync.Once
@@ -436,6 +449,7 @@ func (w *world) run() (c *Controller, stop func()) {
 			}
 			core.Shutdown()
 			own.Shutdown()
+			servers.Shutdown()
 		})
 	}
 	w.t.Cleanup(stop)

@@ -185,6 +185,11 @@ func (a *Addresses) WatchHosts(q *queue.Controller, keys func() []string) error 
 	return nil
 }
 
+// HostsSynced reports whether Hosts is complete: all nodes and API servers have been listed.
+func (a *Addresses) HostsSynced() bool {
+	return !slices.ContainsFunc(a.hosts, func(inf cache.SharedIndexInformer) bool { return !inf.HasSynced() })
+}
+
 // hostKeys returns the keys if two states of an object have different addresses of hosts.
 func hostKeys(keys func() []string, old, new any) []string {
 	if slices.Equal(hostsIn(old), hostsIn(new)) {

@@ -51,6 +51,9 @@ func TestHosts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if a.HostsSynced() {
+		t.Error("all hosts are known before they were listed")
+	}
 	got := a.Hosts()
 	slices.SortFunc(got, netip.Addr.Compare)
 	want := []netip.Addr{netip.MustParseAddr("172.18.0.2"), netip.MustParseAddr("172.18.0.3"), netip.MustParseAddr("203.0.113.10")}
