@@ -28,6 +28,8 @@ const (
 
 	timeout = time.Minute // for connecting and for a transaction, while the server may be busy with ovn-northd's
 	backoff = time.Second // before the next connection
+	// renamed is how often to check whether the host has another identity, of which the rows of the present one tell nothing.
+	renamed = 5 * time.Second
 )
 
 // encap is the part of a row of the Encap table that we need, and the columns of its unique index, which the
@@ -43,20 +45,20 @@ type encap struct {
 // EncapPort maintains the tunnel port of one chassis.
 type EncapPort struct {
 	Database nbovsdb.Config
-	// Chassis returns the name of the chassis, the system-id of Open vSwitch; it may wait until that is known.
+	// Chassis returns the present name of the chassis, the system-id of Open vSwitch.
 	Chassis func(ctx context.Context) (string, error)
 	Port    int
 }
 
 // Run maintains the port until ctx is done, through restarts of the database and of ovn-controller, which may
-// recreate the row. For the default port, which needs no option, it checks once and disconnects.
+// recreate the row, also with another name of the chassis. For the default port, which needs no option, it checks once and disconnects.
 func (e EncapPort) Run(ctx context.Context) error {
 	wait := waitFor("tunnel port", e.Database)
 	wait.For = "its row in the southbound database"
 	var missing waits.Lost
 	defer missing.Set(wait, nil)
 	for ctx.Err() == nil {
-		err := e.session(ctx)
+		err := e.session(ctx, func() { missing.Set(wait, nil) })
 		missing.Set(wait, err)
 		if err == nil {
 			break
@@ -73,8 +75,9 @@ func (e EncapPort) Run(ctx context.Context) error {
 	return nil
 }
 
-// session handles one connection. It returns nil when there is nothing left to do.
-func (e EncapPort) session(ctx context.Context) error {
+// session handles one connection, for one name of the chassis, and calls found when there is a row. It returns nil when
+// there is nothing left to do.
+func (e EncapPort) session(ctx context.Context, found func()) error {
 	chassis, err := e.Chassis(ctx)
 	if err != nil {
 		return err
@@ -91,16 +94,26 @@ func (e EncapPort) session(ctx context.Context) error {
 	}
 	defer c.Close()
 	lost := c.Lost()
+	again := time.NewTicker(renamed)
+	defer again.Stop()
 	for {
-		found, err := e.set(ctx, c, chassis)
+		exists, err := e.set(ctx, c, chassis)
 		if err != nil {
 			return err
 		}
-		if found && e.Port == DefaultPort {
+		if exists && e.Port == DefaultPort {
 			return nil
+		}
+		if exists {
+			found()
+		}
+		// While Open vSwitch does not answer, or has no system-id, the name is unknown and the last one counts.
+		if now, err := e.Chassis(ctx); err == nil && now != chassis {
+			return fmt.Errorf("the system-id of Open vSwitch changed from %s to %s", chassis, now)
 		}
 		select {
 		case <-changed:
+		case <-again.C:
 		case <-lost:
 			return fmt.Errorf("lost the connection to %s", e.Database.Address)
 		case <-ctx.Done():

@@ -2,15 +2,18 @@ package sb
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os/exec"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	nbovsdb "github.com/ovnkube/ovnkube/go-controller/pkg/nb/ovsdb"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/eventually"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/ovsdbtest"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
 )
 
 // sbctl runs ovn-sbctl against s.
@@ -23,14 +26,19 @@ func sbctl(t *testing.T, s *ovsdbtest.Server, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// keep runs an EncapPort until the test ends or stop is called.
+// keep runs an EncapPort of chassis c1 until the test ends or stop is called.
 func keep(t *testing.T, s *ovsdbtest.Server, port int) (stop func()) {
+	t.Helper()
+	return keepOf(t, s, port, func() string { return "c1" })
+}
+
+func keepOf(t *testing.T, s *ovsdbtest.Server, port int, chassis func() string) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	e := EncapPort{
 		Database: nbovsdb.Config{Address: s.Socket()},
-		Chassis:  func(context.Context) (string, error) { return "c1", nil },
+		Chassis:  func(context.Context) (string, error) { return chassis(), nil },
 		Port:     port,
 	}
 	go func() { done <- e.Run(ctx) }()
@@ -73,11 +81,41 @@ func TestEncapPort(t *testing.T) {
 	s.Start()
 	sbctl(t, s, "clear", "Encap", sbctl(t, s, "--bare", "--columns=_uuid", "find", "Encap", "chassis_name=c1"), "options")
 	eventuallyOptions(t, s, "c1", "dst_port=16081")
+	eventuallyNoWait(t)
 	stop()
 
 	// The default needs no option, and the option of an earlier configuration is removed.
 	keep(t, s, DefaultPort)
 	eventuallyOptions(t, s, "c1", "")
+}
+
+// eventuallyNoWait waits until the tunnel port waits for nothing any more.
+func eventuallyNoWait(t *testing.T) {
+	t.Helper()
+	eventually.Succeeds(t, "no wait of the tunnel port", func() error {
+		for _, w := range waits.All() {
+			if w.Part == "tunnel port" {
+				return errors.New(w.String())
+			}
+		}
+		return nil
+	})
+}
+
+// TestEncapPortOfRenamedChassis: the host gets another identity while the connection lasts, and ovn-controller registers
+// another chassis.
+func TestEncapPortOfRenamedChassis(t *testing.T) {
+	s := ovsdbtest.StartSB(t)
+	var name atomic.Value
+	name.Store("c1")
+	keepOf(t, s, 16081, func() string { return name.Load().(string) })
+	sbctl(t, s, "chassis-add", "c1", "geneve", "10.0.0.1")
+	eventuallyOptions(t, s, "c1", "csum=true dst_port=16081")
+	name.Store("c2")
+	sbctl(t, s, "chassis-del", "c1")
+	sbctl(t, s, "chassis-add", "c2", "geneve", "10.0.0.1")
+	eventuallyOptions(t, s, "c2", "csum=true dst_port=16081")
+	eventuallyNoWait(t)
 }
 
 // TestOwnEncapOnly: a node reads its own rows only, however many nodes there are, and learns of a row that is added
