@@ -135,7 +135,7 @@ func SetNodeCondition(ctx context.Context, cs kubernetes.Interface, node *corev1
 			c.LastTransitionTime = have.LastTransitionTime
 		}
 	}
-	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []corev1.NodeCondition{c}}})
+	patch, err := conditionsPatch(node, c)
 	if err != nil {
 		return fmt.Errorf("encode condition %s of node %s: %w", c.Type, node.Name, err)
 	}
@@ -151,7 +151,7 @@ func RemoveNodeCondition(ctx context.Context, cs kubernetes.Interface, node *cor
 	if !slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == kind && slices.Contains(reasons, c.Reason) }) {
 		return nil
 	}
-	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []map[string]any{{"$patch": "delete", "type": kind}}}})
+	patch, err := conditionsPatch(node, map[string]any{"$patch": "delete", "type": kind})
 	if err != nil {
 		return fmt.Errorf("encode removal of condition %s of node %s: %w", kind, node.Name, err)
 	}
@@ -159,4 +159,12 @@ func RemoveNodeCondition(ctx context.Context, cs kubernetes.Interface, node *cor
 		return fmt.Errorf("remove condition %s of node %s: %w", kind, node.Name, err)
 	}
 	return nil
+}
+
+// conditionsPatch returns the strategic merge patch with one change of the conditions of a node. It has a uid for the
+// same reason as patches of metadata.
+func conditionsPatch(node *corev1.Node, change any) ([]byte, error) {
+	return json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": node.UID}, "status": map[string]any{"conditions": []any{change}},
+	})
 }

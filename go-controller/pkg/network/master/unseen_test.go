@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -64,4 +65,38 @@ func TestAssignedOnceUntilSeen(t *testing.T) {
 	}
 	show()
 	reconcile(2)
+}
+
+// TestRecreatedUnseen: a node is deleted and created again while the informer still shows the old one, whose network is
+// complete. The new one has none yet, and must not be reported as available.
+func TestRecreatedUnseen(t *testing.T) {
+	c := newCluster(t)
+	c.addNode("n1", 1)
+	nodes := kube.NewInformers(c.cs).Core().V1().Nodes()
+	show := func() {
+		n := c.nodes()[0]
+		if err := nodes.Informer().GetIndexer().Add(&n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctl, err := New(Deps{
+		Client: c.cs, Nodes: nodes, Written: nodes, Decide: func(types.UID, map[string]*string) {}, Writer: c.nb, Recorder: c.events,
+		Config: config("10.244.0.0/16"), Refusal: func(string, ...string) error { return nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	show()
+	if err := ctl.reconcileCluster(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	show()
+	c.deleteNode("n1")
+	c.addNode("n1", 1, func(n *corev1.Node) { n.Annotations = nil })
+	if err := ctl.reconcileNode(t.Context(), "n1"); err == nil {
+		t.Error("the new node was written for the old one")
+	}
+	if got := c.status("n1"); got != "[] []  " {
+		t.Errorf("before anything is assigned to the new node it is %s", got)
+	}
 }
