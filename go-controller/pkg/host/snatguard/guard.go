@@ -75,6 +75,8 @@ type Guard struct {
 	cluster []netip.Prefix
 	inside  string // packets may leave by this link as they are
 
+	turn sync.Mutex // held from reading the counters until what they had is in carried
+
 	mu      sync.Mutex
 	carried map[string]uint64 // drops counted by tables that have been replaced, by counter
 	answer  expr.Any          // sent when a pod ends a forgotten connection; nil: not supported by the kernel
@@ -90,6 +92,8 @@ func New(cluster []netip.Prefix, inside string) *Guard {
 // Ensure puts the guard in place if it is not already. A table that differs is replaced in one
 // transaction; its counts are carried over.
 func (g *Guard) Ensure() error {
+	g.turn.Lock()
+	defer g.turn.Unlock()
 	c, err := nftables.New()
 	if err != nil {
 		return fmt.Errorf("guard un-SNATed traffic: %w", err)
@@ -447,6 +451,8 @@ func (g *Guard) Dropped() (uint64, error) { return g.dropped(counterName) }
 func (g *Guard) NoReply() (uint64, error) { return g.dropped(noReplyName) }
 
 func (g *Guard) dropped(name string) (uint64, error) {
+	g.turn.Lock()
+	defer g.turn.Unlock()
 	c, err := nftables.New()
 	if err != nil {
 		return 0, fmt.Errorf("count dropped packets: %w", err)

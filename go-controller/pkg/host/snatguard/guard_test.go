@@ -101,6 +101,58 @@ func TestGuard(t *testing.T) {
 	}
 }
 
+// TestCountedOnce: two callers repair the guard at once, and a third one reads the count meanwhile.
+func TestCountedOnce(t *testing.T) {
+	ns := netnstest.New(t)
+	ns.Veth("uplink", "peer")
+	ns.Run("ip", "addr", "add", "10.244.0.2/24", "dev", "uplink")
+	ns.Run("ip", "neigh", "add", "10.244.0.9", "lladdr", "02:00:00:00:00:09", "dev", "uplink")
+	g := New(cluster, "mp0")
+	if err := g.Ensure(); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := net.Dial("udp", "10.244.0.9:9")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_, _ = conn.Write([]byte("x")) // EPERM
+	eventually.True(t, "a packet to be dropped", func() bool {
+		n, err := g.Dropped()
+		return err == nil && n == 1
+	})
+	for range 20 {
+		ns.Run("nft", "flush", "chain", "inet", tableName, chainName)
+		repaired := make(chan struct{})
+		read := ns.Go(func() {
+			for n, err := uint64(1), error(nil); err == nil && n == 1; n, err = g.Dropped() {
+				select {
+				case <-repaired:
+					return
+				default:
+				}
+			}
+			t.Error("another number during a repair")
+		})
+		var callers []<-chan struct{}
+		for range 2 {
+			callers = append(callers, ns.Go(func() {
+				if err := g.Ensure(); err != nil {
+					t.Error(err)
+				}
+			}))
+		}
+		for _, done := range callers {
+			<-done
+		}
+		close(repaired)
+		<-read
+		if n, err := g.Dropped(); err != nil || n != 1 {
+			t.Fatalf("after a repair %d dropped, %v, want 1", n, err)
+		}
+	}
+}
+
 // TestLoopback: packets that the host sends to its own address in the cluster, the address of the
 // management port, do not leave it and are not dropped.
 func TestLoopback(t *testing.T) {
