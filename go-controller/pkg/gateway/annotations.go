@@ -60,6 +60,17 @@ func BridgeMappings(have string, bridges map[string]string) string {
 	return strings.Join(out, ",")
 }
 
+// MergeMappings returns the mappings of two values of ovn-bridge-mappings. The first counts for the networks that it maps.
+func MergeMappings(have, other string) string {
+	out := have
+	for m := range strings.SplitSeq(other, ",") {
+		if network, _, _ := strings.Cut(m, ":"); network != "" && MappedBridge(have, network) == "" {
+			out = strings.TrimPrefix(out+","+m, ",")
+		}
+	}
+	return out
+}
+
 // MappedBridge returns the bridge to which a value maps a physical network, or "" if there is none.
 func MappedBridge(have, network string) string {
 	for m := range strings.SplitSeq(have, ",") {

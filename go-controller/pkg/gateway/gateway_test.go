@@ -289,6 +289,20 @@ func TestHostAddresses(t *testing.T) {
 	}
 }
 
+// TestMergeMappings: what others have mapped comes from both values, and of one network from the first.
+func TestMergeMappings(t *testing.T) {
+	for _, c := range []struct{ have, other, want string }{
+		{"", "", ""},
+		{"", "physnet:breth0,foo:br-foo", "physnet:breth0,foo:br-foo"},
+		{"foo:br-foo", "", "foo:br-foo"},
+		{"foo:br-1", "bar:br-bar,foo:br-2,", "foo:br-1,bar:br-bar"},
+	} {
+		if got := MergeMappings(c.have, c.other); got != c.want {
+			t.Errorf("%q and %q: %q, want %q", c.have, c.other, got, c.want)
+		}
+	}
+}
+
 func TestBridgeMappings(t *testing.T) {
 	one := map[string]string{topology.PhysicalNetwork: "breth0"}
 	two := map[string]string{topology.PhysicalNetwork: "breth0", topology.ExternalGatewayNetwork: "breth1"}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -272,6 +273,67 @@ func TestUndoneByOthers(t *testing.T) {
 	} {
 		l.vs.Run("ovs-vsctl", undo...)
 		eventually.True(t, strings.Join(undo, " ")+" to be undone", func() bool { return look() == before }, eventually.Dump(look))
+	}
+}
+
+// TestMappingInMidPass: what an administrator maps to a bridge during a pass stays mapped, and what is unmapped stays
+// unmapped.
+func TestMappingInMidPass(t *testing.T) {
+	l := newLab(t)
+	l.up()
+	mapping := func() string {
+		ids, err := l.db.System(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ids[idMappings]
+	}
+	for n, finished := 1, false; !finished; n++ {
+		left, want := n, "physnet:breth0"
+		if !strings.Contains(mapping(), "foo") {
+			want += ",foo:br-foo"
+		}
+		l.mustPass(l.start(meddling{l.db, func() {
+			if left--; left == 0 {
+				l.vs.Run("ovs-vsctl", "set", "Open_vSwitch", ".", `external_ids:ovn-bridge-mappings="`+want+`"`)
+				eventually.True(t, "the client to notice", func() bool { return mapping() == want })
+			}
+		}}))
+		if finished = left > 0; finished {
+			break
+		}
+		l.mustPass(l.start(l.db))
+		if got := mapping(); got != want {
+			t.Errorf("set to %s before change %d, the mapping becomes %s", want, n, got)
+		}
+	}
+}
+
+// TestMappingsOfLostDatabase: mappings of others come back with a lost database, also if the first pass fails, unless somebody has
+// mapped the network meanwhile.
+func TestMappingsOfLostDatabase(t *testing.T) {
+	l := newLab(t)
+	g := l.up()
+	l.vs.Run("ovs-vsctl", "set", "Open_vSwitch", ".", `external_ids:ovn-bridge-mappings="physnet:breth0,foo:br-foo,bar:br-bar"`)
+	mapping := func() string {
+		ids, _ := l.db.System(t.Context())
+		return ids[idMappings]
+	}
+	eventually.True(t, "the client to notice", func() bool { return strings.Contains(mapping(), "foo") })
+	l.mustPass(g)
+	l.vs.LoseDatabase()
+	eventually.True(t, "the client to notice", func() bool {
+		ids, err := l.db.System(t.Context())
+		return err == nil && ids[idSystem] == ""
+	})
+	if err := l.pass(l.start(&crashing{Client: l.db, left: 2})); !errors.Is(err, errCrash) {
+		t.Fatalf("the first pass: %v", err)
+	}
+	l.vs.Run("ovs-vsctl", "set", "Open_vSwitch", ".", `external_ids:ovn-bridge-mappings="bar:other"`)
+	eventually.True(t, "the client to notice", func() bool { return mapping() == "bar:other" })
+	l.up()
+	if got, want := mapping(), "physnet:breth0,bar:other,foo:br-foo"; got != want {
+		t.Errorf("mapped %s, want %s", got, want)
 	}
 }
 

@@ -25,14 +25,12 @@ func (g *Gateway) ensureSystem(ctx context.Context) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	mappings := have[idMappings]
 	want, err := lostIDs(have, g.memory.System)
 	if err != nil {
 		return nil, err
 	}
 	if len(want) > 0 {
 		klog.InfoS("The Open vSwitch database was lost, restoring its settings", "settings", slices.Sorted(maps.Keys(want)))
-		mappings = g.memory.System[idMappings] // including the mappings of others
 	}
 	maps.Copy(want, g.ControllerIDs)
 	if have[idEncapIP] == "" {
@@ -58,7 +56,6 @@ func (g *Gateway) ensureSystem(ctx context.Context) (map[string]string, error) {
 		have = map[string]string{}
 	}
 	maps.Copy(have, want)
-	have[idMappings] = mappings
 	return have, nil
 }
 
@@ -125,19 +122,24 @@ func (g *Gateway) ensureMapping(ctx context.Context, system map[string]string, a
 	}
 	// Lost settings must not be taken for complete ones: neither by the next pass, because of the
 	// endpoint, nor by the memory.
-	if _, err := g.settings(ctx, system[idSystem]); err != nil {
+	have, err := g.settings(ctx, system[idSystem])
+	if err != nil {
 		return err
+	}
+	mappings := have[idMappings] // as it is now: others may have changed it during the pass
+	if have[idEncapIP] == "" {   // the database was lost, and with it the mappings of others
+		mappings = gateway.MergeMappings(mappings, g.memory.System[idMappings])
 	}
 	bridges := map[string]string{}
 	if a.missing != nil { // the previous mapping stays
-		bridges[topology.ExternalGatewayNetwork] = gateway.MappedBridge(system[idMappings], topology.ExternalGatewayNetwork)
+		bridges[topology.ExternalGatewayNetwork] = gateway.MappedBridge(mappings, topology.ExternalGatewayNetwork)
 	}
 	for _, b := range a.all() {
 		bridges[b.network] = b.bridge
 	}
 	ids := map[string]string{
 		idEncapIP:  g.encapIP(a.attached).String(),
-		idMappings: gateway.BridgeMappings(system[idMappings], bridges),
+		idMappings: gateway.BridgeMappings(mappings, bridges),
 	}
 	if remote, ok := g.ControllerIDs[idRemote]; ok {
 		ids[idRemote] = remote
