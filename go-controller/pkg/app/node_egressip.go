@@ -45,7 +45,7 @@ func (n *node) egressIPs() (starter, error) {
 			Networks: attachment.Networks, Watch: link.Watch, Flush: n.flushTranslated(),
 		},
 		FollowTranslations: integration.FollowTranslations,
-		FlushTranslations: func(ctx context.Context, stale func(src, dst, to netip.Addr) bool) (int, error) {
+		FlushTranslations: func(ctx context.Context, stale func() func(src, dst, to netip.Addr) bool) (int, error) {
 			return conntrack.FlushGatewayTranslations(ctx, conntrack.DefaultRunDir, stale)
 		},
 		OnApplied:           n.switches.OnFlowsInstalled,

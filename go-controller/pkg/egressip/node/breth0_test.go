@@ -22,8 +22,9 @@ type breth0 struct {
 	errs       int   // how often it was returned
 	// effective are the flows at the time of the last Settle: packets may use older ones.
 	effective string
-	unsettled error // returned by Settle
-	waits     int   // how often it was returned
+	unsettled error  // returned by Settle
+	waits     int    // how often it was returned
+	settling  func() // called once by Settle
 }
 
 // fail makes Apply return err.
@@ -66,6 +67,13 @@ func (b *breth0) block() (unblock func()) {
 
 // Settle makes the flows effective, unless unsettle was called.
 func (b *breth0) Settle(context.Context) error {
+	b.mu.Lock()
+	settling := b.settling
+	b.settling = nil
+	b.mu.Unlock()
+	if settling != nil {
+		settling()
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.unsettled != nil {

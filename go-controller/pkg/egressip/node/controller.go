@@ -74,8 +74,8 @@ type Deps struct {
 	// initially and after each change, until ctx ends.
 	FollowTranslations func(ctx context.Context, changed func([]host.Translation))
 	// FlushTranslations waits until OVN's changes are in force, deletes the connections of the
-	// gateway router for which stale returns true, and returns their number.
-	FlushTranslations func(ctx context.Context, stale func(src, dst, to netip.Addr) bool) (int, error)
+	// gateway router for which what stale returns then is true, and returns their number.
+	FlushTranslations func(ctx context.Context, stale func() func(src, dst, to netip.Addr) bool) (int, error)
 	// OnApplied registers a function that is called whenever the master's changes to the
 	// northbound database have taken effect on this node.
 	OnApplied func(func())

@@ -69,6 +69,9 @@ func (c *Controller) finishTakeovers(ctx context.Context) error {
 	rules, err := c.deps.Kernel.Rules(ctx)
 	if err == nil {
 		preceded := egressip.Preceded(rules)
+		// Whose address has changed meanwhile has connections with the new one, and is flushed for that.
+		now, _ := c.stillLed()
+		maps.DeleteFunc(led, func(pod, to netip.Addr) bool { return now[pod] != to })
 		err = c.deps.Kernel.Flush(ctx, func(src, to netip.Addr) bool {
 			want, ok := led[src]
 			return ok && to != want && !preceded[src]

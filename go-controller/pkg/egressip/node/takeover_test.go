@@ -11,6 +11,7 @@ import (
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
@@ -161,6 +162,33 @@ func TestFlushesNewPodsOnly(t *testing.T) {
 		w.eventually("the former address of the new pod to go", func() bool { return slices.Contains(w.ended(), added) })
 		if slices.Contains(w.ended(), before) {
 			t.Errorf("flushed %q", w.ended())
+		}
+	})
+}
+
+// TestChangesBeforeFlush: a pod that was led here gets another address while this node waits for the datapath. Its connections
+// with the new one stay.
+func TestChangesBeforeFlush(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, secondary("10.10.10.5 "+self))
+		w.pod("red", "more", "10.244.1.4/24")
+		w.start()
+		w.saysEventually("prod", self+" 10.10.10.5")
+		fakeapi.Settle()
+		changed := make(chan struct{})
+		w.flows.mu.Lock()
+		w.flows.settling = func() {
+			w.change("prod", func(e *v1.EgressIP) { give(e, "10.10.10.6 "+self) })
+			w.saysEventually("prod", self+" 10.10.10.6")
+			w.track("10.244.1.4 10.10.10.6")
+			close(changed)
+		}
+		w.flows.mu.Unlock()
+		w.applied()
+		<-changed
+		fakeapi.Settle()
+		if got := w.ended(); slices.Contains(got, "10.244.1.4 10.10.10.6") {
+			t.Errorf("ended %q", got)
 		}
 	})
 }

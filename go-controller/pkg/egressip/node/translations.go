@@ -14,6 +14,7 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/egressip"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/queue"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/waits"
 )
 
@@ -85,17 +86,21 @@ func (t *translations) to(addrs []netip.Addr) ([]netip.Addr, error) {
 	return slices.DeleteFunc(slices.Clone(addrs), func(a netip.Addr) bool { return !used[a] }), nil
 }
 
+// inForce returns the translations that OVN makes now.
+func (t *translations) inForce(node topology.Node) egressip.Translations {
+	t.mu.Lock()
+	all := t.now
+	t.mu.Unlock()
+	return egressip.NewTranslations(all, node, t.c.allAnswering(), t.c.deps.Addresses.Hosts(), t.c.deps.NodeLocal)
+}
+
 func (t *translations) reconcile(ctx context.Context, _ string) error {
 	node, err := t.c.self()
 	if err != nil {
 		return err
 	}
-	t.mu.Lock()
-	all := t.now
-	t.mu.Unlock()
-	is := egressip.NewTranslations(all, node, t.c.allAnswering(), t.c.deps.Addresses.Hosts(), t.c.deps.NodeLocal)
 	began := time.Now()
-	n, err := t.c.deps.FlushTranslations(ctx, is.Stale)
+	n, err := t.c.deps.FlushTranslations(ctx, func() func(src, dst, to netip.Addr) bool { return t.inForce(node).Stale })
 	if err != nil {
 		return fmt.Errorf("forget connections that keep an earlier source address: %w", err)
 	}

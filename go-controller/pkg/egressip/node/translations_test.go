@@ -10,6 +10,7 @@ import (
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/fakeapi"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
@@ -20,8 +21,9 @@ type translating struct {
 	first       []host.Translation // as they are read first
 	changes     chan []host.Translation
 	connections [][2]netip.Addr
-	fails       int // number of reads that fail
-	passes      int // number of passes over the connections
+	fails       int    // number of reads that fail
+	passes      int    // number of passes over the connections
+	waiting     func() // called while the next one waits for OVN's changes to be in force
 }
 
 func newTranslating() translating { return translating{changes: make(chan []host.Translation)} }
@@ -47,7 +49,15 @@ func translation(pod, to string) host.Translation {
 	return host.Translation{Source: topology.HostPrefix(netip.MustParseAddr(pod)), To: netip.MustParseAddr(to)}
 }
 
-func (w *world) flushTranslations(_ context.Context, stale func(src, dst, to netip.Addr) bool) (int, error) {
+func (w *world) flushTranslations(_ context.Context, now func() func(src, dst, to netip.Addr) bool) (int, error) {
+	w.mu.Lock()
+	waiting := w.ovn.waiting
+	w.ovn.waiting = nil
+	w.mu.Unlock()
+	if waiting != nil {
+		waiting()
+	}
+	stale := now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.ovn.fails > 0 {
@@ -97,5 +107,34 @@ func TestTranslationsEnd(t *testing.T) {
 		w.change("prod", func(e *v1.EgressIP) { give(e, four+" "+other) })
 		w.saysEventually("prod")
 		left("what is handed over to stay", []host.Translation{base}, [2]netip.Addr{web, egress})
+	})
+}
+
+// TestTranslationsChangeMeanwhile: a pod gets another egress address while its connections are about to be looked at. Those that
+// begin with it stay.
+func TestTranslationsChangeMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pod, now := netip.MustParseAddr("10.244.1.3"), netip.MustParseAddr(more)
+		w := newWorld(t, object("prod", []string{four, more}, []string{four + " " + self, more + " " + self}))
+		defer w.start()()
+		w.saysEventually("prod", self+" "+four+" "+more)
+		fakeapi.Settle()
+		w.mu.Lock()
+		w.ovn.waiting = func() {
+			for range 2 { // the second one is taken when the first one has been
+				w.ovn.changes <- []host.Translation{translation(pod.String(), more)}
+			}
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.ovn.connections = [][2]netip.Addr{{pod, now}}
+		}
+		w.mu.Unlock()
+		w.ovn.changes <- []host.Translation{translation(pod.String(), four)}
+		fakeapi.Settle()
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.ovn.passes < 2 || len(w.ovn.connections) != 1 {
+			t.Errorf("%v are left after %d passes", w.ovn.connections, w.ovn.passes)
+		}
 	})
 }

@@ -16,16 +16,16 @@ import (
 // is stale, and returns how many there were. src and dst are the addresses of the connection's
 // first packet, to is the source address that the other side sees. The router has the zone of the
 // host, 0. It reads the whole table. Flows that Open vSwitch got before the call take effect before
-// connections are deleted, so that no later packet recreates such an entry. runDir is the directory
-// of ovs-vswitchd's control socket.
-func FlushGatewayTranslations(ctx context.Context, runDir string, stale func(src, dst, to netip.Addr) bool) (int, error) {
+// connections are deleted, so that no later packet recreates such an entry. now is called after that, and returns what is
+// stale: connections that began during the wait may have newer translations. runDir is the directory of ovs-vswitchd's control socket.
+func FlushGatewayTranslations(ctx context.Context, runDir string, now func() (stale func(src, dst, to netip.Addr) bool)) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	if err := awaitFlows(ctx, unixctl.Daemon{RunDir: runDir, Name: "ovs-vswitchd"}); err != nil {
 		return 0, err
 	}
 	all, err := datapaths(ctx, runDir)
-	total := 0
+	total, stale := 0, now()
 	for _, d := range all {
 		n, errFlush := d.flushTranslations(ctx, stale)
 		total, err = total+n, errors.Join(err, errFlush)

@@ -49,8 +49,10 @@ func TestFlushGatewayTranslations(t *testing.T) {
 	if n := len(entries(0)); n != 6 {
 		t.Fatalf("%d entries at the beginning: %q", n, entries(0))
 	}
-	n, err := FlushGatewayTranslations(t.Context(), o.Dir, func(_, dst, to netip.Addr) bool {
-		return dst != addr("192.0.2.2") && (to == addr("172.18.0.33") || to == addr("fc00::33"))
+	n, err := FlushGatewayTranslations(t.Context(), o.Dir, func() func(src, dst, to netip.Addr) bool {
+		return func(_, dst, to netip.Addr) bool {
+			return dst != addr("192.0.2.2") && (to == addr("172.18.0.33") || to == addr("fc00::33"))
+		}
 	})
 	if err != nil || n != 4 {
 		t.Errorf("%d entries, want 4 (%v)", n, err)
@@ -68,7 +70,10 @@ func TestFlushGatewayTranslations(t *testing.T) {
 		t.Errorf("in another zone are %q, want %q", got, others)
 	}
 	o.StopVswitchd()
-	if _, err := FlushGatewayTranslations(t.Context(), o.Dir, func(_, _, _ netip.Addr) bool { return true }); err == nil {
+	if _, err := FlushGatewayTranslations(t.Context(), o.Dir, func() func(src, dst, to netip.Addr) bool {
+		t.Error("what is stale was decided before the wait for flows")
+		return func(_, _, _ netip.Addr) bool { return true }
+	}); err == nil {
 		t.Error("nobody was there to ask")
 	}
 }
