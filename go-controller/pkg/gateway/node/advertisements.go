@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -13,21 +14,24 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/attachment"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/link"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/settings"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
 )
 
-// Values of accept_ra: a link accepts router advertisements while the host does
+// acceptParameter is the name of the parameter accept_ra. Its values: a link accepts router advertisements while the host does
 // not forward, or in any case.
 const (
-	acceptHost   = "1"
-	acceptAlways = "2"
+	acceptParameter = "accept_ra"
+	acceptHost      = "1"
+	acceptAlways    = "2"
 )
 
 // keepAdvertisements keeps the host accepting router advertisements when it
 // starts to forward, on the uplinks and on the links to other networks, which may be those of EgressIPs.
 // Otherwise the kernel removes the default routes that it has learned, and ignores later
-// advertisements, so that addresses expire. Links that do not accept any are left alone.
-func (g *Gateway) keepAdvertisements(ctx context.Context) error {
+// advertisements, so that addresses expire. Links that do not accept any are left alone, unless they replace one that did:
+// new links forward, so that the kernel ignores advertisements there. system are the external_ids of Open_vSwitch.
+func (g *Gateway) keepAdvertisements(ctx context.Context, system map[string]string) error {
 	if !slices.Contains(g.Families, topology.IPv6) || !link.HasIPv6() {
 		return nil
 	}
@@ -45,26 +49,51 @@ func (g *Gateway) keepAdvertisements(ctx context.Context) error {
 		}
 		links = append(links, bridge, uplink)
 	}
+	recorded, err := settings.Recorded(system)
+	if err != nil {
+		return err
+	}
+	accepted := func(name string) bool {
+		return recorded[link.SysctlName(topology.IPv6, name, acceptParameter)] == acceptHost
+	}
+	for parameter := range recorded {
+		if name := path.Base(path.Dir(parameter)); accepted(name) {
+			links = append(links, name) // also one that is absent now, or has no address yet
+		}
+	}
 	want := map[string]string{}
 	for _, name := range links {
 		if name == topology.ManagementPort { // see ensureManagementSettings
 			continue
 		}
 		accepts, err := acceptsAdvertisements(name)
+		if !accepts && err == nil && accepted(name) {
+			accepts, err = isNewOrAbsent(name)
+		}
 		if err != nil {
 			return err
 		}
 		if accepts {
-			want[fmt.Sprintf("net/ipv6/conf/%s/accept_ra", name)] = acceptAlways
+			want[link.SysctlName(topology.IPv6, name, acceptParameter)] = acceptAlways
 		}
 	}
 	return g.Settings.Apply(ctx, gateway.Contributor+"-advertisements", want)
 }
 
+// isNewOrAbsent reports whether a link, which accepts no router advertisements, does not exist or has the kernel's
+// default: nobody has decided that it should not.
+func isNewOrAbsent(name string) (bool, error) {
+	accept, err := link.Sysctl(topology.IPv6, name, acceptParameter)
+	if errors.Is(err, fs.ErrNotExist) {
+		return true, nil
+	}
+	return accept == acceptHost, err
+}
+
 // acceptsAdvertisements reports whether a link currently accepts router advertisements; a link
 // that does not exist does not.
 func acceptsAdvertisements(name string) (bool, error) {
-	accept, err := link.Sysctl(topology.IPv6, name, "accept_ra")
+	accept, err := link.Sysctl(topology.IPv6, name, acceptParameter)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
@@ -111,7 +140,7 @@ func passAdvertisements(from, to string) error {
 	if err != nil || !accepts {
 		return err
 	}
-	return link.SetLinkSysctl(topology.IPv6, to, "accept_ra", acceptAlways)
+	return link.SetLinkSysctl(topology.IPv6, to, acceptParameter, acceptAlways)
 }
 
 // solicitRouters makes the kernel solicit routers on a link that accepts router

@@ -175,6 +175,50 @@ func TestAdvertisementsElsewhere(t *testing.T) {
 	}
 }
 
+// TestAdvertisementsOfLinkMadeAnew: a link that accepted router advertisements and is made anew, e.g. by a driver, accepts them
+// again, whether a pass sees it absent or not, and even before it has an address. A link that an administrator had made a router, and
+// links that others have created since, do not.
+func TestAdvertisementsOfLinkMadeAnew(t *testing.T) {
+	l := newLab(t)
+	add := func(name string) { l.ns.Run("ip", "link", "add", name, "type", "bridge") }
+	del := func(name string) { l.ns.Run("ip", "link", "del", name) }
+	expect := func(when, name, want string) {
+		t.Helper()
+		if got := l.ns.Run("sysctl", "-n", "net.ipv6.conf."+name+".accept_ra"); got != want {
+			t.Errorf("%s accept_ra of %s is %s, want %s", when, name, got, want)
+		}
+	}
+	add("host1")
+	add("router1")
+	l.ns.Run("sysctl", "-w", "net.ipv6.conf.router1.forwarding=1")
+	g := l.up()
+	expect("at first", "host1", "2")
+	add("new1")
+	for _, seen := range []bool{true, false} {
+		del("host1")
+		del("router1")
+		if seen {
+			l.mustPass(g)
+			l.mustPass(l.start(l.db)) // a restart
+		}
+		l.ns.Run("ip", "link", "add", "host1", "type", "veth", "peer", "name", "host2")
+		add("router1")
+		l.mustPass(g)
+		expect("made anew", "host1", "2")
+		expect("made anew", "router1", "1")
+		expect("new", "new1", "1")
+		expect("new", "host2", "1")
+	}
+	del("host1")
+	l.mustPass(g)
+	if err := (Cleaner{OVS: l.db}).Cleanup(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := l.vs.Run("ovs-vsctl", "get", "Open_vSwitch", ".", "external_ids"); strings.Contains(got, "host1") {
+		t.Errorf("after the clean-up the record is %s", got)
+	}
+}
+
 // TestAdvertisementsOnABridge: like TestAdvertisements, with the host's addresses on
 // an existing bridge. Learned routes stay.
 func TestAdvertisementsOnABridge(t *testing.T) {

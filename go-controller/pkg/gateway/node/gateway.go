@@ -216,7 +216,7 @@ func (g *Gateway) pass(ctx context.Context) (missing string, err error) {
 	if err := g.ensureIntegrationBridge(ctx, datapath); err != nil {
 		return "bridge " + topology.IntegrationBridge, err
 	}
-	if err := g.keepAdvertisements(ctx); err != nil {
+	if err := g.keepAdvertisements(ctx, system); err != nil {
 		return "the external bridge", err
 	}
 	if err := g.Settings.Apply(ctx, gateway.Contributor, g.hostSettings()); err != nil {

@@ -43,9 +43,12 @@ var (
 	_ host.Replacer[string, string] = Kernel{}
 )
 
+// gone is listed as the value of a parameter whose link does not exist. There is nothing to write until it does.
+const gone = ""
+
 // NewSet returns the Set of a node's parameters.
 func NewSet(store Store) *host.Set[string, string] {
-	return host.NewSet("kernel parameters", Kernel{store}, func(a, b string) bool { return a == b })
+	return host.NewSet("kernel parameters", Kernel{store}, func(want, have string) bool { return want == have || have == gone })
 }
 
 // List implements host.Kernel.
@@ -58,7 +61,7 @@ func (k Kernel) List(ctx context.Context) (map[string]string, error) {
 	for name := range before {
 		value, err := read(name)
 		if errors.Is(err, fs.ErrNotExist) {
-			value, err = "", nil // its link is gone; the record is still ours
+			value, err = gone, nil // the record is still ours
 		}
 		if err != nil {
 			return nil, err
@@ -120,8 +123,11 @@ func (k Kernel) before(ctx context.Context) (map[string]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the recorded kernel parameters: %w", err)
 	}
-	return decode(system[Record])
+	return Recorded(system)
 }
+
+// Recorded returns the previous values of the parameters that we own, according to the external_ids of Open_vSwitch.
+func Recorded(ids map[string]string) (map[string]string, error) { return decode(ids[Record]) }
 
 // Merge returns the record for a database that replaces a lost one, given the record of the lost database and the present one, of
 // those who have changed parameters since. The value in the lost database is the earlier one.

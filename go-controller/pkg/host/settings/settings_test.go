@@ -71,3 +71,37 @@ func TestSettings(t *testing.T) {
 		t.Errorf("left: %s", kept.ids[Record])
 	}
 }
+
+// TestLinkMadeAnew: a parameter of a link that is gone is neither an error nor forgotten while it is wanted.
+func TestLinkMadeAnew(t *testing.T) {
+	ns := netnstest.New(t)
+	const accept = "net/ipv6/conf/eth1/accept_ra"
+	value := func() string { return strings.TrimSpace(ns.Run("cat", "/proc/thread-self/root/proc/sys/"+accept)) }
+	kept := &store{ids: map[string]string{}}
+	s := NewSet(kept)
+	for range 2 {
+		ns.Veth("eth1", "wire")
+		if err := s.Apply(t.Context(), "a", map[string]string{accept: "2"}); err != nil {
+			t.Fatal(err)
+		}
+		if value() != "2" {
+			t.Errorf("accept_ra is %s", value())
+		}
+		ns.Run("ip", "link", "del", "eth1")
+		repaired := s.Repaired()
+		for range 2 {
+			if err := s.Resync(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		if n := s.Repaired() - repaired; n != 0 {
+			t.Errorf("%d repairs of a link that is gone", n)
+		}
+		if before, err := Recorded(kept.ids); err != nil || before[accept] != "1" {
+			t.Errorf("recorded %v, %v", before, err)
+		}
+	}
+	if err := s.Apply(t.Context(), "a", nil); err != nil || kept.ids[Record] != "" {
+		t.Errorf("no longer wanted: %v, left %s", err, kept.ids[Record])
+	}
+}
