@@ -2,6 +2,7 @@ package openflow
 
 import (
 	"context"
+	"hash/maphash"
 	"net/netip"
 	"slices"
 	"strings"
@@ -12,25 +13,27 @@ import (
 
 // FollowTranslations calls changed with all source translations that the flows of the bridge make,
 // whoever wrote them, soon after each change of them and each time the bridge becomes reachable
-// again, until ctx ends. changed must not block.
-func (w *Writer) FollowTranslations(ctx context.Context, changed func([]host.Translation)) {
+// again, until ctx ends. written is false while the bridge has no flows at all, because ovs-vswitchd or ovn-controller was
+// restarted. changed must not block.
+func (w *Writer) FollowTranslations(ctx context.Context, changed func(all []host.Translation, written bool)) {
 	w.reconnect(ctx, func() error { return w.followTranslations(ctx, changed) })
 }
 
 // followTranslations does this over one connection.
-func (w *Writer) followTranslations(ctx context.Context, changed func([]host.Translation)) error {
+func (w *Writer) followTranslations(ctx context.Context, changed func(all []host.Translation, written bool)) error {
 	var mu sync.Mutex
+	seed, there := maphash.MakeSeed(), map[uint64]bool{} // all flows, as hashes: there are many
 	// By table and match: the monitor does not show priorities, and OVN has one flow for each source.
 	flows := map[string]host.Translation{}
 	b := newBurst(func() {
 		mu.Lock()
-		all := make([]host.Translation, 0, len(flows))
+		all, written := make([]host.Translation, 0, len(flows)), len(there) > 0
 		for _, t := range flows {
 			all = append(all, t)
 		}
 		mu.Unlock()
 		slices.SortFunc(all, host.Translation.Compare)
-		changed(slices.Compact(all))
+		changed(slices.Compact(all), written)
 	})
 	defer b.stop()
 	more, connected := false, false // more: the initial list is not complete yet
@@ -45,6 +48,13 @@ func (w *Writer) followTranslations(ctx context.Context, changed func([]host.Tra
 		key, t, event := translation(line)
 		mu.Lock()
 		before, known := flows[key]
+		written := len(there) > 0
+		switch event {
+		case "INITIAL", "ADDED": // also a flow that replaces one
+			there[maphash.String(seed, key)] = true
+		case "DELETED":
+			delete(there, maphash.String(seed, key))
+		}
 		switch {
 		case event == "":
 		case t.To.IsValid() && event != "DELETED":
@@ -53,8 +63,9 @@ func (w *Writer) followTranslations(ctx context.Context, changed func([]host.Tra
 			delete(flows, key)
 		}
 		after, is := flows[key]
+		different := known != is || before != after || written != (len(there) > 0)
 		mu.Unlock()
-		if !more && connected && (known != is || before != after) {
+		if !more && connected && different {
 			b.happened()
 		}
 	})
