@@ -151,7 +151,7 @@ func TestCleanHost(t *testing.T) {
 	want := []string{
 		`{"metadata":{"annotations":{"k8s.ovn.org/egress-handover":null,"k8s.ovn.org/egressip-addresses":null,"k8s.ovn.org/node-subnets":null},` +
 			`"labels":{"egress-service.k8s.ovn.org/ns-svc":null},"uid":"u1"}}`,
-		`{"status":{"conditions":[{"$patch":"delete","type":"NetworkUnavailable"}]}}`,
+		`{"metadata":{"uid":"u1"},"status":{"conditions":[{"$patch":"delete","type":"NetworkUnavailable"}]}}`,
 	}
 	if !slices.Equal(api.patches, want) {
 		t.Errorf("the node is patched with\n%s\nnot\n%s", strings.Join(api.patches, "\n"), strings.Join(want, "\n"))

@@ -108,7 +108,7 @@ func (e EncapPort) session(ctx context.Context, found func()) error {
 			found()
 		}
 		// While Open vSwitch does not answer, or has no system-id, the name is unknown and the last one counts.
-		if now, err := e.Chassis(ctx); err == nil && now != chassis {
+		if now, err := e.present(ctx); err == nil && now != chassis {
 			return fmt.Errorf("the system-id of Open vSwitch changed from %s to %s", chassis, now)
 		}
 		select {
@@ -120,6 +120,13 @@ func (e EncapPort) session(ctx context.Context, found func()) error {
 			return nil
 		}
 	}
+}
+
+// present returns the present name of the chassis, or an error if Open vSwitch does not answer soon.
+func (e EncapPort) present(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	return e.Chassis(ctx)
 }
 
 // follow connects to the database, and calls changed when a row of the chassis changes. The database sends no rows

@@ -50,7 +50,7 @@ const announced = "externalroute-announced"
 // Writer writes rows and reports rows changed by others.
 type Writer interface {
 	nb.Database
-	// RestartBFD begins the BFD session of a logical port with a destination again unless it is up.
+	// RestartBFD restarts the BFD session of a logical port with a destination unless it is up.
 	RestartBFD(ctx context.Context, port, destination string) error
 }
 

@@ -332,7 +332,7 @@ func (c *Controller) nodeRows(name string, plan externalroute.Plan) ([]nb.Row, e
 		c.sessions.begin(name, "", nil)
 		c.steered.note(name, nil)
 		c.notePlanned(name, nil)
-		c.noteDown(name, nil)
+		c.noteDown(name, "", nil)
 		return nil, nil
 	}
 	if err != nil {
@@ -340,8 +340,8 @@ func (c *Controller) nodeRows(name string, plan externalroute.Plan) ([]nb.Row, e
 	}
 	node, _ := c.decoded.Node(n) // the network controller reports parse errors
 	rows := c.deps.Writer.Rows(externalroute.Owner(name))
-	c.noteDown(name, rows)
 	chassis, have := n.Annotations[kube.AnnotationChassisID], destinations(rows)
+	c.noteDown(name, chassis, rows)
 	snap := externalroute.NodeSnapshot{Node: node,
 		Up: externalroute.Up(rows), Ending: c.sessions.begin(name, chassis, have)}
 	for a := range externalroute.Moved(rows, node) {

@@ -133,7 +133,7 @@ func (c *Controller) hasPods(namespace any) bool {
 func (c *Controller) Run(ctx context.Context) error { return c.queue.Run(ctx, 1) }
 
 func (c *Controller) reconcile(ctx context.Context, _ string) error {
-	used, byPod, err := c.inUse()
+	used, _, err := c.inUse()
 	if err != nil {
 		return err
 	}
@@ -148,6 +148,11 @@ func (c *Controller) reconcile(ctx context.Context, _ string) error {
 		return err
 	}
 	connections, err := c.deps.Connections.List(ctx)
+	if err != nil {
+		return err
+	}
+	// Some of them may be of a gateway that was added meanwhile. It has not been resolved, so its MAC address is unknown.
+	_, byPod, err := c.inUse()
 	if err != nil {
 		return err
 	}

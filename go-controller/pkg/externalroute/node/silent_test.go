@@ -123,3 +123,36 @@ func TestMissedChange(t *testing.T) {
 		}
 	})
 }
+
+// TestAddedMeanwhile: the connections of a gateway that was added while the others were asked, and the datapath waited for, stay.
+func TestAddedMeanwhile(t *testing.T) {
+	client := fakeapi.NewClientset(namespace("red", "172.18.0.51"), pod("a", "red", "10.244.0.5"))
+	entry := host.Steered{Zone: 6, Dst: netip.MustParseAddr("10.244.0.5"), Neighbor: "m52", Tuple: "1"}
+	d := &datapath{entries: map[host.Steered]bool{entry: true}}
+	core := informers.NewSharedInformerFactory(client, 0)
+	var c *Controller
+	add := func(ctx context.Context) error {
+		if _, err := client.CoreV1().Namespaces().Update(ctx, namespace("red", "172.18.0.51,172.18.0.52"), metav1.UpdateOptions{}); err != nil {
+			return err
+		}
+		eventually.True(t, "the gateway to be in use", func() bool { used, _, err := c.inUse(); return err == nil && len(used) == 2 })
+		return nil
+	}
+	c, err := New(Deps{Namespaces: core.Core().V1().Namespaces(), Pods: core.Core().V1().Pods(), Connections: d, OnApplied: never, Settle: add, Own: noAddrs,
+		Resolve: func(context.Context, []netip.Addr) (map[netip.Addr]string, error) {
+			return map[netip.Addr]string{netip.MustParseAddr("172.18.0.51"): "m51"}, nil
+		}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	fakeapi.Start(ctx, t, client, core)
+	defer core.Shutdown()
+	defer cancel()
+	if err := c.reconcile(t.Context(), all); err != nil {
+		t.Fatal(err)
+	}
+	if got := d.left(); len(got) != 1 {
+		t.Errorf("left %q", got)
+	}
+}

@@ -29,15 +29,18 @@ func (w *Writer) Report(destination string, status nbdb.BFDStatus) {
 	}
 }
 
-// RestartBFD records that a BFD session was begun again.
+// RestartBFD records that a BFD session is restarted, unless it is up.
 func (w *Writer) RestartBFD(_ context.Context, _, destination string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.reported[destination] == nbdb.BFDStatusUp {
+		return nil
+	}
 	w.restarted = append(w.restarted, destination)
 	return nil
 }
 
-// RestartedBFD returns the destinations of the calls of RestartBFD, in order.
+// RestartedBFD returns the destinations of the sessions that were restarted, in order.
 func (w *Writer) RestartedBFD() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

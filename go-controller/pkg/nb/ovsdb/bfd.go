@@ -10,9 +10,9 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/nb/nbdb"
 )
 
-// RestartBFD makes the chassis of a logical port begin its BFD session with a destination again unless that is up, and
-// report its state again. ovn-northd replaces the state that is written here by "down" as soon as the chassis has to see both,
-// because routes refer to the session.
+// RestartBFD makes the chassis of a logical port restart its BFD session with a destination, and report the state again, unless that is
+// up. If routes refer to the session, as ours do, ovn-northd passes the request on to the southbound database, and then reverts both
+// to "down".
 func (w *Writer) RestartBFD(ctx context.Context, port, destination string) error {
 	for {
 		s, err := w.client.current(ctx)

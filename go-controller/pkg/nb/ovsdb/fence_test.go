@@ -89,7 +89,7 @@ func TestFormerWriterIsRefused(t *testing.T) {
 			if _, err := a.Apply(e.untilRefused(t), network, []nb.Row{router("late")}); err == nil || !strings.Contains(err.Error(), "b leads, not a") {
 				t.Errorf("late Apply: %v", err)
 			}
-			if err := a.SetGlobal(e.untilRefused(t), "late", map[string]string{"late": "true"}); err == nil {
+			if err := a.SetGlobal(e.untilRefused(t), "late", map[string]string{"late": "true"}, nil); err == nil {
 				t.Error("late SetGlobal went through")
 			}
 			if _, err := a.Bump(e.untilRefused(t), 0); err == nil {
@@ -99,7 +99,7 @@ func TestFormerWriterIsRefused(t *testing.T) {
 				t.Errorf("the former writer wrote %d transactions", n-records)
 			}
 			apply(t, b, network, router("b"))
-			if err := b.SetGlobal(t.Context(), "b", nil); err != nil {
+			if err := b.SetGlobal(t.Context(), "b", nil, nil); err != nil {
 				t.Error(err)
 			}
 			if n, err := b.Bump(t.Context(), 0); err != nil || n < 1 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 
 	"github.com/ovn-org/libovsdb/ovsdb"
 
@@ -11,15 +12,15 @@ import (
 )
 
 // SetGlobal sets the name (unless empty) and the given options of NB_Global, a row that is
-// not ours: other options stay. An option with the value "" is removed. Nothing is written
-// if nothing differs.
-func (w *Writer) SetGlobal(ctx context.Context, name string, options map[string]string) error {
+// not ours: other options stay. An option with the value "" is removed. Those of defaults are only set if they are
+// absent. Nothing is written if nothing differs.
+func (w *Writer) SetGlobal(ctx context.Context, name string, options, defaults map[string]string) error {
 	for {
 		s, err := w.client.current(ctx)
 		if err != nil {
 			return fmt.Errorf("set NB_Global: %w", err)
 		}
-		ops := globalOperations(s.view, name, options)
+		ops := globalOperations(s.view, name, options, defaults)
 		if len(ops) == 0 {
 			return nil
 		}
@@ -126,8 +127,11 @@ func readCounter(results []ovsdb.OperationResult, err error) int {
 	return 0
 }
 
-func globalOperations(v view, name string, options map[string]string) []ovsdb.Operation {
-	set := map[string]string{}
+func globalOperations(v view, name string, options, defaults map[string]string) []ovsdb.Operation {
+	set := maps.Clone(defaults)
+	if set == nil {
+		set = map[string]string{}
+	}
 	for k, value := range options {
 		if value != "" {
 			set[k] = value
@@ -150,6 +154,11 @@ func globalOperations(v view, name string, options map[string]string) []ovsdb.Op
 		}
 		var remove []any
 		insert := map[string]string{}
+		for k, value := range defaults {
+			if _, ok := global.Options[k]; !ok {
+				insert[k] = value
+			}
+		}
 		for k, value := range options {
 			have, ok := global.Options[k]
 			if ok && have != value {

@@ -403,7 +403,7 @@ func TestSetGlobal(t *testing.T) {
 	ctx := context.Background()
 	set := func(name string, options map[string]string) {
 		t.Helper()
-		if err := w.SetGlobal(ctx, name, options); err != nil {
+		if err := w.SetGlobal(ctx, name, options, map[string]string{"theirs": "default", "d": "3"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -416,7 +416,7 @@ func TestSetGlobal(t *testing.T) {
 		t.Errorf("no-op took %d transactions", n)
 	}
 	set("", map[string]string{"b": ""})
-	if got := strings.Join(strings.Fields(s.Nbctl("get", "NB_Global", ".", "name", "options")), " "); got != `global {a="2", theirs=x}` {
+	if got := strings.Join(strings.Fields(s.Nbctl("get", "NB_Global", ".", "name", "options")), " "); got != `global {a="2", d="3", theirs=x}` {
 		t.Errorf("NB_Global is %s", got)
 	}
 }

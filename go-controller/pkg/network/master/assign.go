@@ -19,12 +19,14 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/network"
 )
 
-// The wanted content of NB_Global.
+// globalName and globalOptions are the wanted content of NB_Global. With datapath groups, a logical flow that several
+// datapaths share exists only once in the southbound database.
 const globalName = "global"
 
-var globalOptions = map[string]string{
-	// A logical flow that several datapaths share exists only once in the southbound database.
-	"use_logical_dp_groups": "true",
+var globalOptions = map[string]string{"use_logical_dp_groups": "true"}
+
+// globalDefaults are options that an administrator may have set to something else.
+var globalDefaults = map[string]string{
 	// In milliseconds, the default for other connections than local ones, which ovn-northd does not probe by default. Then it
 	// re-establishes one that has been silent for long only after increasing delays; and nothing wakes it to repeat a
 	// transaction that failed, for example because the disk was full.
@@ -45,7 +47,7 @@ func (c *Controller) reconcileCluster(ctx context.Context) error {
 	}
 	c.queue.Enqueue(changed...)
 	if c.SetGlobal != nil {
-		if err := c.SetGlobal(ctx, globalName, globalOptions); err != nil {
+		if err := c.SetGlobal(ctx, globalName, globalOptions, globalDefaults); err != nil {
 			return err
 		}
 	}

@@ -73,7 +73,7 @@ func (c *cluster) start(cfg network.Config) *Controller {
 	view := c.view(factory, cfg)
 	ctl, err := New(Deps{
 		Client: c.cs, Nodes: view, Written: view.Written(), Decide: view.Decide, Writer: c.nb, Recorder: c.events, Config: cfg,
-		SetGlobal:     func(context.Context, string, map[string]string) error { c.global.Add(1); return nil },
+		SetGlobal:     func(context.Context, string, map[string]string, map[string]string) error { c.global.Add(1); return nil },
 		DeleteChassis: c.chassis, Refusal: view.Refusal,
 	})
 	if err != nil {

@@ -45,8 +45,8 @@ type Deps struct {
 	Writer   nb.Database
 	Recorder record.EventRecorder
 	Config   network.Config
-	// SetGlobal sets the name and options of NB_Global.
-	SetGlobal func(ctx context.Context, name string, options map[string]string) error
+	// SetGlobal sets the name and options of NB_Global, those of defaults only if they are absent.
+	SetGlobal func(ctx context.Context, name string, options, defaults map[string]string) error
 	// DeleteChassis deletes the chassis for which gone returns true from the southbound
 	// database.
 	DeleteChassis func(ctx context.Context, gone func(name, hostname string) bool) error

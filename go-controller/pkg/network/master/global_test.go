@@ -22,7 +22,7 @@ func TestFullDiskOfSouthbound(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
-	if err := ovsdb.NewWriter(client).SetGlobal(t.Context(), globalName, globalOptions); err != nil {
+	if err := ovsdb.NewWriter(client).SetGlobal(t.Context(), globalName, globalOptions, globalDefaults); err != nil {
 		t.Fatal(err)
 	}
 	said := startNorthd(t, north, south)
