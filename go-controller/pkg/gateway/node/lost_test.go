@@ -1,27 +1,30 @@
 package node
 
-import "testing"
+import (
+	"errors"
+	"sync"
+	"testing"
 
-// TestDatabaseLostInMidPass replaces the database of Open vSwitch at each step of a pass, and start scripts write the identity into the
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host/ovs"
+)
+
+// TestDatabaseLostInMidPass replaces the database of Open vSwitch during a pass, and start scripts write the identity into the
 // new one: the settings of the lost one come back, and no kernel parameter's earlier value is forgotten.
 func TestDatabaseLostInMidPass(t *testing.T) {
 	l := newLab(t)
 	l.up()
 	ids := func() string { return l.vs.Run("ovs-vsctl", "get", "Open_vSwitch", ".", "external_ids") }
 	before := ids()
-	for n, finished := 1, false; !finished; n++ {
-		left := n
-		_ = l.pass(l.start(meddling{l.db, func() {
-			if left--; left == 0 {
-				l.vs.LoseDatabase()
-				l.vs.Run("ovs-vsctl", "set", "Open_vSwitch", ".", "external_ids:system-id=chassis-1", "external_ids:hostname="+nodeName)
-			}
-		}}))
-		finished = left > 0
-		l.up()
-		if got := ids(); got != before {
-			t.Errorf("lost before change %d, external_ids are\n%s\nwant\n%s", n, got, before)
-		}
+	lose := sync.OnceFunc(func() {
+		l.vs.LoseDatabase()
+		l.vs.Run("ovs-vsctl", "set", "Open_vSwitch", ".", "external_ids:system-id=chassis-1", "external_ids:hostname="+nodeName)
+	})
+	if err := l.pass(l.start(meddling{l.db, lose})); !errors.Is(err, ovs.ErrReplaced) {
+		t.Errorf("the pass returns %v", err)
+	}
+	l.up()
+	if got := ids(); got != before {
+		t.Errorf("external_ids are\n%s\nwant\n%s", got, before)
 	}
 }
 
