@@ -51,11 +51,13 @@ type nodePlanner struct {
 	state    *NodeState
 }
 
-// NodeStateOf plans a Service for a node. The plan is empty while the node's subnets or
-// gateway mode are unknown.
+// Known reports whether the subnets and the gateway mode of a node are known: plans need both.
+func Known(n topology.Node) bool { return len(n.Subnets) > 0 && n.Gateway.Mode != "" }
+
+// NodeStateOf plans a Service for a node. The plan is empty while the node is not Known.
 func NodeStateOf(s Service, c Config, n topology.Node) NodeState {
 	state := NodeState{Rules: host.Rules{}, UDP: Bindings{}}
-	if len(n.Subnets) == 0 || n.Gateway.Mode == "" {
+	if !Known(n) {
 		return state
 	}
 	for _, f := range s.families() {

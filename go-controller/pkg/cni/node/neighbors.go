@@ -16,18 +16,20 @@ import (
 // kernel's neighbor table. Otherwise the kernel resolves them repeatedly through the
 // management port, and for IPv6 ovn-controller has to answer: if that is not running,
 // replies that the kernel forwards to pods would stop after half a minute. Without an entry
-// the kernel resolves the address itself, so a failure is only logged.
+// the kernel resolves the address itself, so a failure is only logged. While the node's subnets are
+// not known, as when its Node object was deleted and created again, the table stays as it is.
 func (s *Server) keepNeighbors(ctx context.Context) {
 	s.neighbors.Lock()
 	defer s.neighbors.Unlock()
+	subnets := s.pods.subnets()
+	if len(subnets) == 0 {
+		return
+	}
 	ours, err := s.ours(ctx)
 	if err == nil {
-		want := map[netip.Addr]string{}
-		if subnets := s.pods.subnets(); len(subnets) > 0 {
-			mac := topology.RouterMAC(subnets)
-			for _, subnet := range subnets {
-				want[topology.RouterAddr(subnet)] = mac
-			}
+		want, mac := map[netip.Addr]string{}, topology.RouterMAC(subnets)
+		for _, subnet := range subnets {
+			want[topology.RouterAddr(subnet)] = mac
 		}
 		for _, p := range ours {
 			for text := range strings.SplitSeq(p.ExternalIDs[cni.IDAddrs], ",") {

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -57,4 +58,7 @@ func TestNeighbors(t *testing.T) {
 	known("another MAC address", append(routers, pods...)...)
 	l.mustHandle(l.request(cni.CommandDel, "sb1", "web", "u1"))
 	known("DEL", routers...)
+	l.server.pods.subnets = func() []netip.Prefix { return nil }
+	collect()
+	known("subnets that are not known for now", routers...)
 }

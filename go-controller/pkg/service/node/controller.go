@@ -83,6 +83,8 @@ type Controller struct {
 
 	mu     sync.Mutex // guards the fields below
 	states map[string]service.NodeState
+	// known is this node when all that plans need was last known of it.
+	known topology.Node
 }
 
 // The keys of the writes.
@@ -148,8 +150,8 @@ func (c *Controller) nodeKeys(old, new any) []string {
 		if same {
 			return nil
 		}
-		c.writes.Enqueue(writeFlows)
 	}
+	c.writes.Enqueue(writeFlows)
 	return c.reader.Keys()
 }
 
@@ -233,16 +235,24 @@ func (c *Controller) stateOf(key string) (*service.NodeState, error) {
 	return &state, nil
 }
 
-// node returns this node.
+// node returns this node. Its object lacks annotations while it is deleted, and for some time after it was created
+// again, but nothing has changed on the host: until then the node is what it was last.
 func (c *Controller) node() (topology.Node, error) {
 	n, err := c.nodes.Get(c.Node)
-	if err != nil {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err == nil {
+		node, invalid := kube.Node(n)
+		if invalid != nil {
+			// Invalid annotations are ignored; their owners will repair them.
+			klog.V(4).InfoS("Node has an annotation that cannot be read", "node", c.Node, "reason", invalid.Error())
+		}
+		if service.Known(node) || !service.Known(c.known) {
+			c.known = node
+		}
+	}
+	if c.known.Name == "" {
 		return topology.Node{}, fmt.Errorf("get node %s: %w", c.Node, err)
 	}
-	node, err := kube.Node(n)
-	if err != nil {
-		// Invalid annotations are ignored; their owners will repair them.
-		klog.V(4).InfoS("Node has an annotation that cannot be read", "node", c.Node, "reason", err.Error())
-	}
-	return node, nil
+	return c.known, nil
 }

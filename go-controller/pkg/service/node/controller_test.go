@@ -384,6 +384,10 @@ func TestHealth(t *testing.T) {
 	}
 	w.serve("a", "10.244.2.3@n2")
 	w.until("no endpoint", func() bool { code, _ := ask(); return code == http.StatusServiceUnavailable })
+	w.deleteNode()
+	w.createNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "anew"}})
+	w.serve("a", "10.244.1.3@n1", "10.244.2.3@n2")
+	w.until("an endpoint, on a node without annotations", func() bool { code, _ := ask(); return code == http.StatusOK })
 	if err := w.kube.CoreV1().Services("ns").Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
