@@ -56,8 +56,9 @@ func (n *node) services(core informers.SharedInformerFactory, switches ovs.Clien
 		Routes:         n.routes,
 		Flows:          n.flows,
 		FlushUDP: func(ctx context.Context, stale func(service.Entry) bool) (int, error) {
-			return conntrack.FlushStaleUDP(ctx, conntrack.DefaultRunDir, func(client netip.Addr, to, from netip.AddrPort, own bool) bool {
-				return stale(service.Entry{Client: client, To: to, From: from, HostOwned: own})
+			return conntrack.FlushStaleUDP(ctx, conntrack.DefaultRunDir, func(client netip.Addr, to, from netip.AddrPort, zone uint16) bool {
+				return stale(service.Entry{Client: client, To: to, From: from, HostOwned: zone == 0,
+					Bridge: zone != 0 && zone == uint16(n.env.Config.Default.ConntrackZone)})
 			})
 		},
 		OnApplied: switches.OnFlowsInstalled,

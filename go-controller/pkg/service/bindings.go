@@ -24,7 +24,8 @@ type Binding struct {
 	// without translation, created before the rules existed, is then stale.
 	Direct bool
 	// Routed means that the external bridge sends external traffic to the gateway router.
-	// The bridge remembers that choice in conntrack entries without translation.
+	// The bridge remembers that choice in conntrack entries without translation. As long as it
+	// is right they are needed: by them the bridge recognizes replies, see bridge.ServicePort.
 	Routed bool
 }
 
@@ -40,8 +41,8 @@ func addressesOf(all ...[]Endpoint) map[netip.AddrPort]bool {
 
 // bind records the valid destinations of a UDP port. direct means that the kernel sends
 // external traffic straight to endpoints; all and here are the port's endpoints in the
-// cluster and on this node.
-func (p *nodePlanner) bind(port Port, direct bool, all, here []Endpoint) {
+// cluster and on this node; routed is what the external bridge sends to the gateway router.
+func (p *nodePlanner) bind(port Port, direct bool, all, here []Endpoint, routed map[netip.AddrPort]bool) {
 	if port.Protocol != "udp" {
 		return
 	}
@@ -50,7 +51,7 @@ func (p *nodePlanner) bind(port Port, direct bool, all, here []Endpoint) {
 		inside = addressesOf(here)
 	}
 	p.state.UDP[netip.AddrPortFrom(p.cluster, port.Port)] = Binding{To: inside, Direct: !port.onPods(p.family) && len(inside) > 0}
-	external := Binding{To: to, Direct: true, Routed: p.hands(port, len(all), len(here))}
+	external := Binding{To: to, Direct: true}
 	if !direct {
 		to[netip.AddrPortFrom(p.cluster, port.Port)] = true
 	}
@@ -65,15 +66,20 @@ func (p *nodePlanner) bind(port Port, direct bool, all, here []Endpoint) {
 			to[a] = true // Open vSwitch does not distinguish external clients
 		}
 	}
+	add := func(virtual netip.AddrPort) {
+		binding := external
+		binding.Routed = routed[virtual]
+		p.state.UDP[virtual] = binding
+	}
 	for _, e := range p.externals(p.family, port) {
-		p.state.UDP[netip.AddrPortFrom(e.Addr, port.Port)] = external
+		add(netip.AddrPortFrom(e.Addr, port.Port))
 	}
 	if !p.servesNodePort(port) {
 		return // connections to it belong to the host's own processes
 	}
 	for _, a := range append(slices.Clone(p.node.Gateway.Addrs), p.node.Host...) {
 		if topology.FamilyOf(a.Addr()) == p.family {
-			p.state.UDP[netip.AddrPortFrom(a.Addr(), port.NodePort)] = external
+			add(netip.AddrPortFrom(a.Addr(), port.NodePort))
 		}
 	}
 }
@@ -91,11 +97,12 @@ func (p *nodePlanner) hosts() []netip.Addr {
 }
 
 // Entry is a UDP conntrack entry: Client sends to To, and replies are expected from From.
-// HostOwned entries belong to the host, others to Open vSwitch.
+// HostOwned entries belong to the host, others to Open vSwitch: those with Bridge to the external
+// bridge, and the rest to OVN.
 type Entry struct {
-	Client    netip.Addr
-	To, From  netip.AddrPort
-	HostOwned bool
+	Client            netip.Addr
+	To, From          netip.AddrPort
+	HostOwned, Bridge bool
 }
 
 // Stale reports whether an entry leads to a destination that no longer serves.
@@ -104,6 +111,8 @@ func (b Bindings) Stale(e Entry) bool {
 	switch {
 	case !ok:
 		return false
+	case e.To == e.From && e.Bridge:
+		return !binding.Routed
 	case e.To == e.From:
 		// OVN translates all addresses that have a load balancer; this entry is older.
 		return !e.HostOwned || binding.Direct

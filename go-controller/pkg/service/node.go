@@ -142,8 +142,7 @@ func (p *nodePlanner) port(port Port) {
 		p.balance(ChainHostEndpoints, entry{to: topology.HostPrefix(p.cluster), port: port.Port}.spec(port.Protocol), inside)
 	}
 	p.restrict(port)
-	p.ingress(port, entries, len(all), len(here))
-	p.bind(port, direct, all, here)
+	p.bind(port, direct, all, here, p.ingress(port, entries, len(all), len(here)))
 }
 
 // entry is an external address and port through which a Service port is reached.
@@ -267,11 +266,12 @@ func (p *nodePlanner) hands(port Port, all, here int) bool {
 	return p.routed() && port.onPods(p.family) && all > 0 && (!p.ExternalLocal || here > 0)
 }
 
-// ingress plans the traffic that the external bridge sends to the gateway router.
-func (p *nodePlanner) ingress(port Port, entries []entry, all, here int) {
+// ingress plans the traffic that the external bridge sends to the gateway router, and returns where it is sent to.
+func (p *nodePlanner) ingress(port Port, entries []entry, all, here int) (routed map[netip.AddrPort]bool) {
 	if !p.hands(port, all, here) {
-		return
+		return nil
 	}
+	routed = map[netip.AddrPort]bool{}
 	for _, e := range entries {
 		to := e.to
 		if !to.IsValid() {
@@ -283,9 +283,12 @@ func (p *nodePlanner) ingress(port Port, entries []entry, all, here int) {
 				continue
 			}
 		}
-		p.state.Ingress = append(p.state.Ingress, Ingress{
+		i := Ingress{
 			To: netip.AddrPortFrom(to.Addr(), e.port), Protocol: port.Protocol,
 			Sources: e.sources, Closed: e.restricted && len(e.sources) == 0,
-		})
+		}
+		p.state.Ingress = append(p.state.Ingress, i)
+		routed[i.To] = !i.Closed
 	}
+	return routed
 }

@@ -390,6 +390,42 @@ func TestStaleInside(t *testing.T) {
 	}
 }
 
+// TestStaleOnBridge: the external bridge has entries without translation of what it sends to the gateway router. By them it
+// recognizes replies of pods that an egress feature reroutes, so they are stale only where it no longer sends anything there.
+func TestStaleOnBridge(t *testing.T) {
+	udp := func(s *corev1.Service) { s.Spec.Ports[0].Protocol = corev1.ProtocolUDP }
+	of := func(mode topology.GatewayMode, endpoints []*discoveryv1.EndpointSlice, change ...func(*corev1.Service)) service.Bindings {
+		return service.NodeStateOf(decode(t, object(append(change, udp, loadBalancer)...), endpoints...), config, node(1, mode)).UDP
+	}
+	const ours, ours6, other, balancer, balancer6 = "172.18.0.2:30080", "[fc00:f853:ccd:e793::2]:30080", "192.168.7.1:30080", "5.5.5.5:80", "[fd55::5]:80"
+	all := []string{ours, ours6, other, balancer, balancer6}
+	local := of(topology.GatewayShared, onTwo(), externalLocal)
+	for name, c := range map[string]struct {
+		bindings service.Bindings
+		live     []string
+	}{
+		"local policy":                   {local, []string{ours, ours6, balancer, balancer6}},
+		"local policy, no endpoint here": {of(topology.GatewayShared, []*discoveryv1.EndpointSlice{slice(ep("n2", "10.244.2.3"))}, externalLocal), nil},
+		"local policy, hosts":            {of(topology.GatewayShared, onHosts(), externalLocal), nil},
+		"cluster policy":                 {of(topology.GatewayShared, onTwo()), []string{balancer, balancer6}},
+		"local gateway mode":             {of(topology.GatewayLocal, onTwo(), externalLocal), nil},
+		"no source is allowed":           {of(topology.GatewayShared, onTwo(), externalLocal, func(s *corev1.Service) { s.Spec.LoadBalancerSourceRanges = []string{"192.0.2.0/24", "bad"} }), []string{ours, ours6, balancer}},
+	} {
+		for _, to := range all {
+			e := service.Entry{Client: netip.MustParseAddr("192.0.2.1"), To: netip.MustParseAddrPort(to), From: netip.MustParseAddrPort(to), Bridge: true}
+			if got, want := c.bindings.Stale(e), !slices.Contains(c.live, to); got != want {
+				t.Errorf("%s: the entry of the bridge for %s is stale: %v", name, to, got)
+			}
+			if e.Bridge = false; !c.bindings.Stale(e) {
+				t.Errorf("%s: an entry of OVN for %s, from before there was a load balancer, is not stale", name, to)
+			}
+		}
+		if name != "local policy" && name != "no source is allowed" && (!local.Removed(c.bindings) || !c.bindings.Removed(local)) {
+			t.Errorf("from local policy to %s, and back: connections are looked for: %v and %v", name, local.Removed(c.bindings), c.bindings.Removed(local))
+		}
+	}
+}
+
 // TestUnservedNodePorts: where node ports are not served, connections to such a port belong to the host's own processes.
 func TestUnservedNodePorts(t *testing.T) {
 	udp := func(s *corev1.Service) { s.Spec.Ports[0].Protocol = corev1.ProtocolUDP }

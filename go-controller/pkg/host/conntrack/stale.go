@@ -14,9 +14,9 @@ import (
 )
 
 // Stale reports whether a UDP entry leads to an address that no longer serves: client sends to to,
-// answers are expected from from, and own tells the host's entries from those of Open vSwitch,
-// which are in zones.
-type Stale func(client netip.Addr, to, from netip.AddrPort, own bool) bool
+// and answers are expected from from. The host's entries are in zone 0, those of Open vSwitch in
+// others.
+type Stale func(client netip.Addr, to, from netip.AddrPort, zone uint16) bool
 
 // FlushStaleUDP deletes the UDP entries that are stale, of the kernel and of the userspace datapath
 // of Open vSwitch, and returns how many it deleted. It reads the whole tables. Flows that Open
@@ -60,7 +60,7 @@ func flushKernelUDP(stale Stale) (int, error) {
 	}
 	match := matcher(func(flow *netlink.ConntrackFlow) bool {
 		return flow.Forward.Protocol == protocolUDP && stale(addrPort(flow.Forward.SrcIP, 0).Addr(),
-			addrPort(flow.Forward.DstIP, flow.Forward.DstPort), addrPort(flow.Reverse.SrcIP, flow.Reverse.SrcPort), flow.Zone == 0)
+			addrPort(flow.Forward.DstIP, flow.Forward.DstPort), addrPort(flow.Reverse.SrcIP, flow.Reverse.SrcPort), flow.Zone)
 	})
 	return deleteInFamilies(match)
 }
@@ -94,7 +94,7 @@ func flushDatapathUDP(ctx context.Context, runDir string, stale Stale) (int, err
 		}
 		for _, e := range entries {
 			to, from := netip.AddrPortFrom(e.orig.dst, e.orig.dport), netip.AddrPortFrom(e.reply.src, e.reply.sport)
-			if protocols[e.protocol] != protocolUDP || !stale(e.orig.src, to, from, e.zone == 0) {
+			if protocols[e.protocol] != protocolUDP || !stale(e.orig.src, to, from, e.zone) {
 				continue
 			}
 			if err := d.flush(ctx, e.zone, e.tuple()); err != nil {

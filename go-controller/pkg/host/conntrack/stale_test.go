@@ -1,6 +1,7 @@
 package conntrack
 
 import (
+	"maps"
 	"net/netip"
 	"strings"
 	"testing"
@@ -32,11 +33,16 @@ func TestFlushStaleUDP(t *testing.T) {
 	entry(t, "192.0.2.2", "10.96.0.9", "10.244.1.4", "192.0.2.2", 80, 0)
 
 	gone := map[netip.Addr]bool{addr("10.244.1.3"): true, addr("fd00:1::3"): true}
-	n, err := FlushStaleUDP(t.Context(), o.Dir, func(_ netip.Addr, to, from netip.AddrPort, own bool) bool {
+	zones := map[uint16]bool{}
+	n, err := FlushStaleUDP(t.Context(), o.Dir, func(_ netip.Addr, to, from netip.AddrPort, zone uint16) bool {
+		zones[zone] = true
 		return to.Port() == 80 && gone[from.Addr()]
 	})
 	if err != nil || n != 3 {
 		t.Errorf("%d entries, want 3 (%v)", n, err)
+	}
+	if !maps.Equal(zones, map[uint16]bool{0: true, 7: true, 8: true}) {
+		t.Errorf("entries of zones %v", zones)
 	}
 	if got := left(t); got != "192.0.2.2" {
 		t.Errorf("left in the kernel: %s", got)
@@ -49,7 +55,7 @@ func TestFlushStaleUDP(t *testing.T) {
 	// The kernel's entries are deleted even if ovs-vswitchd does not run.
 	o.StopVswitchd()
 	entry(t, "192.0.2.1", "10.96.0.9", "10.244.1.3", "192.0.2.1", 80, 0)
-	if n, err := FlushStaleUDP(t.Context(), o.Dir, func(_ netip.Addr, _, from netip.AddrPort, _ bool) bool { return gone[from.Addr()] }); err == nil || n != 1 {
+	if n, err := FlushStaleUDP(t.Context(), o.Dir, func(_ netip.Addr, _, from netip.AddrPort, _ uint16) bool { return gone[from.Addr()] }); err == nil || n != 1 {
 		t.Errorf("without ovs-vswitchd: %d entries, %v", n, err)
 	}
 }
