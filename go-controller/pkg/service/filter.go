@@ -146,7 +146,7 @@ func Claims(svc *corev1.Service) []string {
 			protocol := protocolOf(p.Protocol)
 			claims = append(claims, AtClaim(netip.AddrPortFrom(a, uint16(p.Port)), protocol))
 			if requested.Field == fieldIngress {
-				claims = append(claims, IngressPortClaim(protocol, uint16(p.Port)))
+				claims = append(claims, IngressPortClaim(protocol, uint16(p.Port)), ingressAt+AtClaim(netip.AddrPortFrom(a, uint16(p.Port)), protocol))
 			}
 		}
 	}
@@ -161,6 +161,9 @@ func Claims(svc *corev1.Service) []string {
 	slices.Sort(claims)
 	return slices.Compact(claims)
 }
+
+// ingressAt precedes an AtClaim if the address is that of a load balancer: such a Service may have it although a host has it.
+const ingressAt = "ingress-"
 
 // ClusterAddrClaim returns the claim to a cluster address.
 func ClusterAddrClaim(a netip.Addr) string { return "cluster " + a.String() }
@@ -188,6 +191,8 @@ func Contested(claim string) []string {
 		return []string{"address " + rest}
 	case "at":
 		return []string{claim}
+	case ingressAt + "at":
+		return []string{"at " + rest}
 	case "port":
 		return []string{claim, "ingress " + rest}
 	}

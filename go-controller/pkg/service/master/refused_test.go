@@ -159,6 +159,37 @@ func TestSharedAddress(t *testing.T) {
 	w.silent()
 }
 
+// TestSharedHostAddress: an address of a node is not served as an external IP, but it is as a load balancer address: as soon
+// as the older Service has it as such, too, the younger loses it.
+func TestSharedHostAddress(t *testing.T) {
+	balancer := func(s *corev1.Service, ips ...string) *corev1.Service {
+		s.Spec.Type, s.Status.LoadBalancer.Ingress = corev1.ServiceTypeLoadBalancer, nil
+		for _, ip := range ips {
+			s.Status.LoadBalancer.Ingress = append(s.Status.LoadBalancer.Ingress, corev1.LoadBalancerIngress{IP: ip})
+		}
+		return s
+	}
+	older, younger := balancer(asking("old", "10.96.0.1", time.Hour, "172.18.0.2"), "5.5.5.5"), balancer(asking("new", "10.96.0.2", 0), "172.18.0.2")
+	s := state{nodes: map[string]topology.GatewayMode{"n1": shared}, services: []*corev1.Service{older, younger},
+		endpoints: map[string][]string{"old": {"10.244.1.3@n1"}, "new": {"10.244.1.4@n1"}}}
+	w := newWorld(t)
+	w.set(s)
+	w.start()
+	for range 2 {
+		w.told("NodeAddress", "172.18.0.2")
+		w.serves("5.5.5.5=10.244.1.3", "172.18.0.2=10.244.1.4")
+		s.services = []*corev1.Service{balancer(older.DeepCopy(), "5.5.5.5", "172.18.0.2"), younger}
+		w.set(s)
+		w.told("AddressTaken", "172.18.0.2:80/TCP", "ns/old")
+		w.serves("5.5.5.5=10.244.1.3", "172.18.0.2=10.244.1.3")
+		s.services = []*corev1.Service{older, younger}
+		w.set(s)
+	}
+	w.told("NodeAddress", "172.18.0.2")
+	w.serves("5.5.5.5=10.244.1.3", "172.18.0.2=10.244.1.4")
+	w.silent()
+}
+
 // TestManyShareOneAddress: the cost is linear, as Services that share an address with
 // different ports do not affect each other.
 func TestManyShareOneAddress(t *testing.T) {
