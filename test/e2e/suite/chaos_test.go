@@ -34,6 +34,10 @@ const (
 	// chaosReady is how long Kubernetes may consider a node not ready after the API server was
 	// away.
 	chaosReady = time.Minute
+	// ovn-controller closes an OpenFlow connection to a switch that is stopped for switchProbe, and tries to open it
+	// again after pauses of up to switchReconnect. Neither can be configured.
+	switchProbe     = 5 * time.Second
+	switchReconnect = 8 * time.Second
 	// chaosShort is the seed of the short form.
 	chaosShort = 101
 	// chaosMoment is how long state deleted by others may be missing: a second is documented.
@@ -264,10 +268,15 @@ func (c *chaosTest) took(t *testing.T, what string, since time.Time, limit time.
 }
 
 // extra is what a step may take beyond chaosRecovers: a node whose bridge is recreated is reachable
-// after lostPatience.
+// after lostPatience, and ovn-controller may not notice for switchReconnect that its switch continues.
 func extra(step chaos.Step) time.Duration {
-	if step.Has(chaos.Bridge) {
+	switch {
+	case step.Has(chaos.Bridge):
 		return lostPatience
+	case slices.ContainsFunc(step.Faults, func(f chaos.Fault) bool {
+		return f.Kind == chaos.Stop && f.Target == "switch" && f.For >= switchProbe
+	}):
+		return switchReconnect
 	}
 	return 0
 }
