@@ -71,8 +71,8 @@ type Deps struct {
 	// Cluster are the pod subnets of the cluster.
 	Cluster []netip.Prefix
 	// FollowTranslations calls changed with the source translations that OVN makes on this node,
-	// initially and after each change, until ctx ends; written: OVN has written its flows.
-	FollowTranslations func(ctx context.Context, changed func(all []host.Translation, written bool))
+	// initially and after each change, until ctx ends.
+	FollowTranslations func(ctx context.Context, changed func([]host.Translation))
 	// FlushTranslations waits until OVN's changes are in force, deletes the connections of the
 	// gateway router for which what stale returns then is true, and returns their number.
 	FlushTranslations func(ctx context.Context, stale func() func(src, dst, to netip.Addr) bool) (int, error)

@@ -58,7 +58,6 @@ type arpSuppression struct {
 	held          map[netip.Addr]bool      // as of the last pass
 	leaving       map[netip.Addr]time.Time // former egress addresses, with the earliest end of their suppression
 	untranslated  map[netip.Addr]bool      // those in leaving to which OVN no longer translates
-	unseen        map[netip.Addr]time.Time // those to which it seems to translate no longer, and since when
 	releasedUntil map[netip.Addr]time.Time // released addresses, and until when they may still be in use here
 	toForget      map[netip.Addr]bool      // addresses whose connections are to be forgotten
 	// releases counts the passes in which this node stopped answering for addresses; bridged is its value when the
@@ -118,8 +117,8 @@ func (t treatment) flows(b bridge.Bridge, a netip.Addr) []host.Flow {
 func newARPSuppression(c *Controller) *arpSuppression {
 	return &arpSuppression{c: c, passes: host.NewCoalescer[error](), settle: host.NewCoalescer[error](), full: true, keys: map[string]bool{}, held: map[netip.Addr]bool{},
 		users: map[netip.Addr][]user{}, seen: map[string]addresses{}, treatments: map[netip.Addr]treatment{},
-		untranslated: map[netip.Addr]bool{}, unseen: map[netip.Addr]time.Time{},
-		leaving: map[netip.Addr]time.Time{}, releasedUntil: map[netip.Addr]time.Time{}, toForget: map[netip.Addr]bool{}}
+		untranslated: map[netip.Addr]bool{},
+		leaving:      map[netip.Addr]time.Time{}, releasedUntil: map[netip.Addr]time.Time{}, toForget: map[netip.Addr]bool{}}
 }
 
 // apply applies the current suppressed addresses to the bridge. Callers that waited
@@ -411,7 +410,6 @@ func (g *arpSuppression) linger(looked, held map[netip.Addr]bool, node topology.
 			g.toForget[a] = !held[a]
 			delete(g.leaving, a)
 			delete(g.untranslated, a)
-			delete(g.unseen, a)
 		}
 	}
 	return lingering
@@ -434,24 +432,17 @@ func (g *arpSuppression) end() {
 		return
 	}
 	there, err := g.c.translated.to(due)
-	g.mu.Lock()
-	defer g.mu.Unlock()
 	if err != nil {
-		clear(g.unseen)
 		klog.InfoS("ARP suppression stays: it is not known whether OVN still translates the egress addresses", "addresses", due, "reason", err.Error())
 		return
 	}
 	if len(there) > 0 {
 		klog.InfoS("ARP suppression stays: OVN still translates the egress addresses", "addresses", there)
 	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	for _, a := range due {
-		since, unseen := g.unseen[a]
-		switch {
-		case slices.Contains(there, a):
-			delete(g.unseen, a)
-		case !unseen: // OVN may be about to write its flows again
-			g.unseen[a] = now
-		case now.Sub(since) >= suppressionRetry:
+		if !slices.Contains(there, a) {
 			g.untranslated[a] = true
 		}
 	}

@@ -129,46 +129,6 @@ func TestGateWhileTranslationsUnknown(t *testing.T) {
 	})
 }
 
-// TestGateOutlivesRestartOfOVN: after a restart of ovs-vswitchd or ovn-controller, the flows are written again, at the end those that
-// translate to the address of a deleted EgressIP. Its suppression stays.
-func TestGateOutlivesRestartOfOVN(t *testing.T) {
-	for name, c := range map[string]struct {
-		written bool // OVN has written some of its flows
-		lasts   time.Duration
-	}{
-		"no flows":   {false, time.Hour},
-		"some flows": {true, suppressionRetry - time.Second},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, object("prod", []string{four}, []string{four + " " + self}))
-				w.ovn.first = []host.Translation{translation("10.244.1.3", four)}
-				w.start()
-				w.saysEventually("prod", self+" "+four)
-				if err := w.api.EgressIPV1().EgressIPs().Delete(t.Context(), "prod", metav1.DeleteOptions{}); err != nil {
-					t.Fatal(err)
-				}
-				fakeapi.Settle()
-				restarted := w.ovn.rewrites
-				if c.written {
-					restarted = w.ovn.changes
-				}
-				for range 10 {
-					restarted <- nil
-					<-time.After(c.lasts)
-					w.ovn.changes <- w.ovn.first
-					<-time.After(suppressionRetry + time.Second) // until the next check
-				}
-				if got := w.gated(four); len(got) != 1 {
-					t.Error("OVN answers for an address that is nobody's here")
-				}
-				w.ovn.changes <- nil
-				w.eventually("the gate to end", func() bool { return len(w.gated(four)) == 0 })
-			})
-		})
-	}
-}
-
 // TestEndedWhileDown: addresses of an earlier run that no EgressIP has any more when a node
 // starts are suppressed until OVN no longer translates to them, and then their connections are
 // forgotten. Addresses that this node still holds stay, as do those of other nodes.

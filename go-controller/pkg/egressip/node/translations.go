@@ -36,7 +36,7 @@ type translations struct {
 	queue *queue.Controller
 
 	mu    sync.Mutex
-	known bool // now has been read, and OVN has written its flows
+	known bool // now has been read
 	now   []host.Translation
 }
 
@@ -62,10 +62,10 @@ func (t *translations) Run(ctx context.Context) error {
 	return t.queue.Run(ctx, 1)
 }
 
-func (t *translations) changed(all []host.Translation, written bool) {
+func (t *translations) changed(all []host.Translation) {
 	t.mu.Lock()
 	same := slices.Equal(all, t.now)
-	t.now, t.known = all, written
+	t.now, t.known = all, true
 	t.mu.Unlock()
 	if !same {
 		t.queue.Enqueue(translationsKey)
@@ -77,7 +77,7 @@ func (t *translations) to(addrs []netip.Addr) ([]netip.Addr, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.known {
-		return nil, errors.New("the translations have not been read yet, or OVN has not written them again")
+		return nil, errors.New("the translations have not been read yet")
 	}
 	used := map[netip.Addr]bool{}
 	for _, each := range t.now {

@@ -20,29 +20,24 @@ type translating struct {
 	silent      bool               // they cannot be read
 	first       []host.Translation // as they are read first
 	changes     chan []host.Translation
-	rewrites    chan []host.Translation // while OVN has not written its flows
 	connections [][2]netip.Addr
 	fails       int    // number of reads that fail
 	passes      int    // number of passes over the connections
 	waiting     func() // called while the next one waits for OVN's changes to be in force
 }
 
-func newTranslating() translating {
-	return translating{changes: make(chan []host.Translation), rewrites: make(chan []host.Translation)}
-}
+func newTranslating() translating { return translating{changes: make(chan []host.Translation)} }
 
-func (w *world) followTranslations(ctx context.Context, changed func([]host.Translation, bool)) {
+func (w *world) followTranslations(ctx context.Context, changed func([]host.Translation)) {
 	if w.ovn.silent {
 		<-ctx.Done()
 		return
 	}
-	changed(w.ovn.first, true)
+	changed(w.ovn.first)
 	for {
 		select {
 		case all := <-w.ovn.changes:
-			changed(all, true)
-		case all := <-w.ovn.rewrites:
-			changed(all, false)
+			changed(all)
 		case <-ctx.Done():
 			return
 		}

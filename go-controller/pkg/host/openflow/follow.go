@@ -2,7 +2,6 @@ package openflow
 
 import (
 	"context"
-	"hash/maphash"
 	"net/netip"
 	"slices"
 	"strings"
@@ -13,27 +12,25 @@ import (
 
 // FollowTranslations calls changed with all source translations that the flows of the bridge make,
 // whoever wrote them, soon after each change of them and each time the bridge becomes reachable
-// again, until ctx ends. written is false while the bridge has no flows at all, because ovs-vswitchd or ovn-controller was
-// restarted. changed must not block.
-func (w *Writer) FollowTranslations(ctx context.Context, changed func(all []host.Translation, written bool)) {
+// again, until ctx ends. changed must not block.
+func (w *Writer) FollowTranslations(ctx context.Context, changed func([]host.Translation)) {
 	w.reconnect(ctx, func() error { return w.followTranslations(ctx, changed) })
 }
 
 // followTranslations does this over one connection.
-func (w *Writer) followTranslations(ctx context.Context, changed func(all []host.Translation, written bool)) error {
+func (w *Writer) followTranslations(ctx context.Context, changed func([]host.Translation)) error {
 	var mu sync.Mutex
-	seed, there := maphash.MakeSeed(), map[uint64]bool{} // all flows, as hashes: there are many
 	// By table and match: the monitor does not show priorities, and OVN has one flow for each source.
 	flows := map[string]host.Translation{}
 	b := newBurst(func() {
 		mu.Lock()
-		all, written := make([]host.Translation, 0, len(flows)), len(there) > 0
+		all := make([]host.Translation, 0, len(flows))
 		for _, t := range flows {
 			all = append(all, t)
 		}
 		mu.Unlock()
 		slices.SortFunc(all, host.Translation.Compare)
-		changed(slices.Compact(all), written)
+		changed(slices.Compact(all))
 	})
 	defer b.stop()
 	more, connected := false, false // more: the initial list is not complete yet
@@ -48,13 +45,6 @@ func (w *Writer) followTranslations(ctx context.Context, changed func(all []host
 		key, t, event := translation(line)
 		mu.Lock()
 		before, known := flows[key]
-		written := len(there) > 0
-		switch event {
-		case "INITIAL", "ADDED": // also a flow that replaces one
-			there[maphash.String(seed, key)] = true
-		case "DELETED":
-			delete(there, maphash.String(seed, key))
-		}
 		switch {
 		case event == "":
 		case t.To.IsValid() && event != "DELETED":
@@ -63,9 +53,8 @@ func (w *Writer) followTranslations(ctx context.Context, changed func(all []host
 			delete(flows, key)
 		}
 		after, is := flows[key]
-		different := known != is || before != after || written != (len(there) > 0)
 		mu.Unlock()
-		if !more && connected && different {
+		if !more && connected && (known != is || before != after) {
 			b.happened()
 		}
 	})
