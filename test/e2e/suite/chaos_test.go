@@ -34,8 +34,8 @@ const (
 	// chaosReady is how long Kubernetes may consider a node not ready after the API server was
 	// away.
 	chaosReady = time.Minute
-	// ovn-controller closes an OpenFlow connection to a switch that is stopped for switchProbe, and tries to open it
-	// again after pauses of up to switchReconnect. Neither can be configured.
+	// ovn-controller closes an OpenFlow connection to a switch that is stopped for switchProbe, although
+	// ovn-openflow-probe-interval is longer, and tries to open it again after pauses of up to switchReconnect.
 	switchProbe     = 5 * time.Second
 	switchReconnect = 8 * time.Second
 	// chaosShort is the seed of the short form.

@@ -89,8 +89,12 @@ func (c *Controller) restart(ctx context.Context, node string, s downSession) {
 			}
 			return c.deps.Writer.RestartBFD(limited, s.row.LogicalPort, s.row.DstIP)
 		})
-		if ctx.Err() == nil {
-			klog.V(2).InfoS("A BFD session is down, restarting it", "node", node, "gateway", s.row.DstIP, "err", err, "nextAfter", s.wait)
+		switch {
+		case ctx.Err() != nil:
+		case err != nil:
+			klog.V(2).InfoS("Cannot restart a BFD session that is down, will retry", "node", node, "gateway", s.row.DstIP, "after", s.wait, "err", err)
+		default:
+			klog.V(2).InfoS("Restarted a BFD session unless it has come up", "node", node, "gateway", s.row.DstIP)
 		}
 	})
 }

@@ -71,7 +71,9 @@ func lostIDs(have, remembered map[string]string) (map[string]string, error) {
 			if err != nil {
 				return nil, err
 			}
-			lost[key] = merged
+			if merged != have[key] {
+				lost[key] = merged
+			}
 		default:
 			if have[key] == "" {
 				lost[key] = value
