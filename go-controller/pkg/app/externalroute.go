@@ -108,6 +108,6 @@ func (steered) List(ctx context.Context) ([]host.Steered, error) {
 }
 
 // Flush implements externalroutenode.Connections.
-func (steered) Flush(ctx context.Context, s host.Steered) error {
-	return conntrack.FlushSteered(ctx, conntrack.DefaultRunDir, s)
+func (steered) Flush(ctx context.Context, connections []host.Steered) error {
+	return conntrack.FlushSteered(ctx, conntrack.DefaultRunDir, connections)
 }

@@ -39,7 +39,7 @@ const (
 // Connections lists and deletes connections whose replies are steered to a neighbour.
 type Connections interface {
 	List(ctx context.Context) ([]host.Steered, error)
-	Flush(ctx context.Context, s host.Steered) error
+	Flush(ctx context.Context, connections []host.Steered) error
 }
 
 // Deps are the dependencies of the controller. The caller starts the informers
@@ -156,27 +156,23 @@ func (c *Controller) reconcile(ctx context.Context, _ string) error {
 	if err != nil {
 		return err
 	}
-	var errs []error
-	flushed := 0
-	for _, s := range connections {
+	stale := slices.DeleteFunc(slices.Clone(connections), func(s host.Steered) bool {
 		gateways, ours := byPod[s.Dst]
-		if !ours || !externalroute.Stale(s.Dst, gateways, neighbors)(s.Neighbor) {
-			continue
-		}
-		if err := c.deps.Connections.Flush(ctx, s); err != nil {
-			errs = append(errs, fmt.Errorf("forget a connection of pod address %s: %w", s.Dst, err))
-			continue
-		}
-		flushed++
+		return !ours || !externalroute.Stale(s.Dst, gateways, neighbors)(s.Neighbor)
+	})
+	maps.Copy(c.before, now)
+	if len(stale) == 0 {
+		klog.V(4).InfoS("No connection of a gateway that left", "steered", len(connections))
+		return nil
+	}
+	if err := c.deps.Connections.Flush(ctx, stale); err != nil {
+		return fmt.Errorf("forget connections of gateways that left: %w", err)
+	}
+	for _, s := range stale {
 		klog.V(5).InfoS("Forgot connection", "pod", s.Dst, "neighbor", s.Neighbor)
 	}
-	maps.Copy(c.before, now)
-	if flushed > 0 {
-		klog.V(2).InfoS("Forgot connections of gateways that left", "connections", flushed)
-	} else {
-		klog.V(4).InfoS("No connection of a gateway that left", "steered", len(connections))
-	}
-	return errors.Join(errs...)
+	klog.V(2).InfoS("Forgot connections of gateways that left", "connections", len(stale))
+	return nil
 }
 
 // inUse returns all gateways used by pods of this node, and those of each pod

@@ -32,10 +32,12 @@ func (d *datapath) List(context.Context) ([]host.Steered, error) {
 	return slices.Collect(maps.Keys(d.entries)), nil
 }
 
-func (d *datapath) Flush(_ context.Context, s host.Steered) error {
+func (d *datapath) Flush(_ context.Context, connections []host.Steered) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	delete(d.entries, s)
+	for _, s := range connections {
+		delete(d.entries, s)
+	}
 	return nil
 }
 

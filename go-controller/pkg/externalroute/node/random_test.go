@@ -45,11 +45,12 @@ func (f *failing) List(ctx context.Context) ([]host.Steered, error) {
 	return f.datapath.List(ctx)
 }
 
-func (f *failing) Flush(ctx context.Context, s host.Steered) error {
+// Flush may fail when it has deleted some connections.
+func (f *failing) Flush(ctx context.Context, connections []host.Steered) error {
 	if err := f.broke(); err != nil {
-		return err
+		return errors.Join(err, f.datapath.Flush(ctx, connections[:len(connections)/2]))
 	}
-	return f.datapath.Flush(ctx, s)
+	return f.datapath.Flush(ctx, connections)
 }
 
 // history is a random sequence of actions of the master, the pods and the datapath.

@@ -127,11 +127,11 @@ type cached struct {
 	settled bool
 }
 
-func (c *cached) Flush(ctx context.Context, s host.Steered) error {
+func (c *cached) Flush(ctx context.Context, connections []host.Steered) error {
 	if !c.settled {
 		return nil // the next packet stores the gateway again
 	}
-	return c.datapath.Flush(ctx, s)
+	return c.datapath.Flush(ctx, connections)
 }
 
 // TestSlowDatapath: a connection is forgotten when no packet can store the former gateway with it again.

@@ -93,15 +93,15 @@ func (d datapath) flushAddrs(ctx context.Context, addrs []netip.Addr) (total int
 			}
 		}
 	}
+	var one []datapathEntry // to be deleted one by one
 	for f, entries := range found {
 		nameless := slices.ContainsFunc(entries, func(e datapathEntry) bool { return e.tuple() == "" })
 		if nameless || len(entries) > few {
 			err = errors.Join(err, d.flushMatching(ctx, 0, f))
 			continue
 		}
-		for _, e := range entries {
-			err = errors.Join(err, d.flush(ctx, e.zone, e.tuple()))
-		}
+		one = append(one, entries...)
 	}
-	return total, err
+	_, errFlush := flushEntries(ctx, one, d.flushEntry)
+	return total, errors.Join(err, errFlush)
 }

@@ -8,7 +8,10 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/unixctl"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
@@ -95,6 +98,28 @@ func (d datapath) flushEntry(ctx context.Context, e datapathEntry) error {
 	}
 	// Zone 0 is given explicitly, since no zone means all zones.
 	return d.flushArgs(ctx, fmt.Sprintf("zone=%d", e.zone), e.tuple())
+}
+
+// concurrentRequests is how many requests ovs-vswitchd gets at a time. It executes up to ten in each
+// turn of its main loop, which can take ten milliseconds.
+const concurrentRequests = 10
+
+// flushEntries calls flush for each entry, several at a time, until one fails. It returns how many it flushed.
+func flushEntries[T any](ctx context.Context, entries []T, flush func(context.Context, T) error) (int, error) {
+	var flushed atomic.Int64
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(concurrentRequests)
+	for _, e := range entries {
+		group.Go(func() error {
+			err := flush(ctx, e)
+			if err == nil {
+				flushed.Add(1)
+			}
+			return err
+		})
+	}
+	err := group.Wait()
+	return int(flushed.Load()), err
 }
 
 // walks is how often a table is gone through at most for a filter.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 
@@ -92,15 +93,13 @@ func flushDatapathUDP(ctx context.Context, runDir string, stale Stale) (int, err
 		if err != nil {
 			return total, err
 		}
-		for _, e := range entries {
+		n, err := flushEntries(ctx, slices.DeleteFunc(entries, func(e datapathEntry) bool {
 			to, from := netip.AddrPortFrom(e.orig.dst, e.orig.dport), netip.AddrPortFrom(e.reply.src, e.reply.sport)
-			if protocols[e.protocol] != protocolUDP || !stale(e.orig.src, to, from, e.zone) {
-				continue
-			}
-			if err := d.flush(ctx, e.zone, e.tuple()); err != nil {
-				return total, err
-			}
-			total++
+			return protocols[e.protocol] != protocolUDP || !stale(e.orig.src, to, from, e.zone)
+		}), d.flushEntry)
+		total += n
+		if err != nil {
+			return total, err
 		}
 	}
 	return total, nil

@@ -37,13 +37,16 @@ func ListSteered(ctx context.Context, runDir string) ([]host.Steered, error) {
 	return steered, nil
 }
 
-// FlushSteered deletes a connection that ListSteered returned.
-func FlushSteered(ctx context.Context, runDir string, s host.Steered) error {
+// FlushSteered deletes connections that ListSteered returned.
+func FlushSteered(ctx context.Context, runDir string, connections []host.Steered) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	all, err := datapaths(ctx, runDir)
 	for _, d := range all {
-		err = errors.Join(err, d.flush(ctx, s.Zone, s.Tuple))
+		_, errFlush := flushEntries(ctx, connections, func(ctx context.Context, s host.Steered) error {
+			return d.flush(ctx, s.Zone, s.Tuple)
+		})
+		err = errors.Join(err, errFlush)
 	}
 	if err != nil {
 		return fmt.Errorf("flush conntrack of OVS: %w", err)

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/netnstest"
 )
 
@@ -55,7 +56,7 @@ func TestSteered(t *testing.T) {
 		if s.Neighbor != "02:42:ac:12:00:33" {
 			continue
 		}
-		if err := FlushSteered(t.Context(), o.Dir, s); err != nil {
+		if err := FlushSteered(t.Context(), o.Dir, []host.Steered{s}); err != nil {
 			t.Fatal(err)
 		}
 	}

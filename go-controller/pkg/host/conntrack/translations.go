@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 
@@ -36,7 +37,7 @@ func FlushGatewayTranslations(ctx context.Context, runDir string, now func() (st
 	return total, nil
 }
 
-func (d datapath) flushTranslations(ctx context.Context, stale func(src, dst, to netip.Addr) bool) (total int, err error) {
+func (d datapath) flushTranslations(ctx context.Context, stale func(src, dst, to netip.Addr) bool) (int, error) {
 	if !d.userspace() {
 		return flushKernelTranslations(stale)
 	}
@@ -44,16 +45,9 @@ func (d datapath) flushTranslations(ctx context.Context, stale func(src, dst, to
 	if err != nil {
 		return 0, err
 	}
-	for _, e := range entries {
-		if e.zone != 0 || e.orig.src == e.reply.dst || !stale(e.orig.src, e.orig.dst, e.reply.dst) {
-			continue
-		}
-		if err := d.flushEntry(ctx, e); err != nil {
-			return total, err
-		}
-		total++
-	}
-	return total, nil
+	return flushEntries(ctx, slices.DeleteFunc(entries, func(e datapathEntry) bool {
+		return e.zone != 0 || e.orig.src == e.reply.dst || !stale(e.orig.src, e.orig.dst, e.reply.dst)
+	}), d.flushEntry)
 }
 
 // flushKernelTranslations handles the kernel datapath.
