@@ -22,6 +22,8 @@ import (
 const (
 	// readHeaderTimeout is how long a client may take to send a request.
 	readHeaderTimeout = 10 * time.Second
+	// idleTimeout is how long a connection stays open without a request: longer than between two refreshes of the page.
+	idleTimeout = 2 * time.Minute
 	// shutdownTimeout is how long answers may take when the command ends.
 	shutdownTimeout = 3 * time.Second
 )
@@ -67,7 +69,7 @@ func (e *egress) serve(c *cli.Context) error {
 		listener.Close()
 		return fmt.Errorf("listen on %s: %w", listener.Addr(), err)
 	}
-	server := &http.Server{ReadHeaderTimeout: readHeaderTimeout, Handler: page.New(page.Config{
+	server := &http.Server{ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout, Handler: page.New(page.Config{
 		Read:   func(ctx context.Context) (page.Facts, error) { return e.facts(ctx, clients) },
 		Allow:  func(r *http.Request) error { return bearer(r, token) },
 		Hosts:  append(page.LoopbackHosts(port), listener.Addr().String()),

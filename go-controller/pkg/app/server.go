@@ -22,6 +22,8 @@ import (
 const (
 	// headerTimeout is the timeout for reading a request's headers.
 	headerTimeout = 10 * time.Second
+	// idleTimeout is how long a connection stays open without a request: longer than between two scrapes or probes.
+	idleTimeout = 2 * time.Minute
 	// shutdownTimeout is how long requests may take after the process was told to stop.
 	shutdownTimeout = 3 * time.Second
 	// permissionAge is how long a permission to read metrics is remembered: every node is scraped several times a minute.
@@ -130,7 +132,17 @@ func newServer(option, address string, handler http.Handler, cert certificate) (
 			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return cert() },
 		})
 	}
-	return &server{listener: l, http: &http.Server{Handler: handler, ReadHeaderTimeout: headerTimeout}}, nil
+	return &server{listener: l, http: httpServer(handler)}, nil
+}
+
+// httpServer returns a server whose clients cannot keep connections open without using them.
+func httpServer(handler http.Handler) *http.Server {
+	return &http.Server{ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		handler.ServeHTTP(w, r)
+		// The server reads the rest of a body that nobody asked for. There is no timeout for all of a request, since
+		// profiles take long, and it would end them.
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(headerTimeout))
+	})}
 }
 
 // serve serves until ctx is done.

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -64,7 +63,7 @@ func (n *node) traces(all *nodeinfo.View, pods informers.SharedInformerFactory) 
 	})
 	s := &server{
 		listener: tls.NewListener(listener, &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{cert}}),
-		http:     &http.Server{Handler: handler, ReadHeaderTimeout: headerTimeout},
+		http:     httpServer(handler),
 	}
 	return loop(s.serve), nil
 }

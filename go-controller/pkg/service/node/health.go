@@ -15,8 +15,13 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/service"
 )
 
-// headerTimeout bounds how long a client of a health port may take to send its request.
-const headerTimeout = 5 * time.Second
+// Clients of health ports are outside of the cluster.
+const (
+	// requestTimeout is the timeout for reading a request, and for writing the answer.
+	requestTimeout = 5 * time.Second
+	// idleTimeout is how long a connection stays open without a request: longer than between two probes.
+	idleTimeout = time.Minute
+)
 
 // healthServer serves the health ports of Services: 200 if the node has endpoints, 503 if
 // it has none. Its methods are called by one goroutine at a time.
@@ -71,13 +76,18 @@ func (h *healthServer) set(all []service.Health) []problem {
 
 func (h *healthServer) close() { h.set(nil) }
 
+func newHealthPort(health service.Health) *healthPort {
+	p := &healthPort{health: health}
+	p.server = &http.Server{Handler: p, ReadTimeout: requestTimeout, WriteTimeout: requestTimeout, IdleTimeout: idleTimeout}
+	return p
+}
+
 func listen(health service.Health) (*healthPort, error) {
 	l, err := net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(int(health.Port))))
 	if err != nil {
 		return nil, err
 	}
-	p := &healthPort{health: health}
-	p.server = &http.Server{Handler: p, ReadHeaderTimeout: headerTimeout}
+	p := newHealthPort(health)
 	go func() {
 		if err := p.server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 			klog.ErrorS(err, "Health port ended", "port", health.Port)
