@@ -1,6 +1,7 @@
 package health
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -107,9 +108,16 @@ func (l *AckTimeouts) continueBeating() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.beat()
+		l.forget(l.now())
 		l.beating = false
 		l.continueBeating()
 	})
+}
+
+// forget forgets what does not matter any more, so that nodes that are gone do not remain; mu is held.
+func (l *AckTimeouts) forget(now time.Time) {
+	maps.DeleteFunc(l.heard, func(_ string, at time.Time) bool { return now.Sub(at) > busy*l.limit })
+	maps.DeleteFunc(l.timedOut, func(_ string, until time.Time) bool { return !now.Before(until) })
 }
 
 // IsPending reports whether anything is pending for an object.

@@ -1,6 +1,7 @@
 package health
 
 import (
+	"fmt"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -127,4 +128,26 @@ func TestLapsesForEver(t *testing.T) {
 	if l.TimedOut("worker") {
 		t.Error("a node has lapsed")
 	}
+}
+
+// TestForgetsNodes: of nodes that are gone, nothing remains.
+func TestForgetsNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := NewAckTimeouts(5 * time.Second)
+		for i := range 100 {
+			l.Acknowledged(fmt.Sprint("former", i))
+		}
+		l.SetPending("prod", []PendingAck{{"former0", "take"}})
+		<-time.After(5 * time.Second)
+		if timedOut, _ := l.SetPending("prod", []PendingAck{{"former0", "take"}}); len(timedOut) != 1 {
+			t.Errorf("timed out %v", timedOut)
+		}
+		<-time.After((pause + 1) * 5 * time.Second)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if len(l.heard) != 0 || len(l.timedOut) != 0 {
+			t.Errorf("%d nodes heard of and %d timed out are left", len(l.heard), len(l.timedOut))
+		}
+		clear(l.pending)
+	})
 }

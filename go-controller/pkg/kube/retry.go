@@ -18,6 +18,9 @@ const (
 	// is retried.
 	minRetryDelay = 200 * time.Millisecond
 	maxRetryDelay = 2 * time.Second
+	// abandoned is after how long without a request it is certain that an informer has stopped. A failing
+	// one repeats its requests at least every minute.
+	abandoned = 3 * time.Minute
 )
 
 // RetryInformers lets informers continue soon after the API server was unreachable. Their own
@@ -55,10 +58,12 @@ func (p retryTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func (p retryTransport) try(r *http.Request) (*http.Response, error) {
-	response, err := p.next.RoundTrip(r)
-	if r.Method == http.MethodGet && isInformerRequest(r) && r.Context().Err() == nil {
-		p.unlisted.note(r.URL.Path, response, err)
+	if r.Method != http.MethodGet || !isInformerRequest(r) {
+		return p.next.RoundTrip(r)
 	}
+	p.unlisted.begin(r.URL.Path)
+	response, err := p.next.RoundTrip(r)
+	p.unlisted.end(r, response, err)
 	return response, err
 }
 
@@ -72,32 +77,58 @@ func isInformerRequest(r *http.Request) bool {
 // informers.
 type unlisted struct {
 	mu    sync.Mutex
-	kinds map[string]*waits.Lost
+	kinds map[string]*unlistedKind
 }
 
-func (u *unlisted) note(path string, response *http.Response, err error) {
+// unlistedKind is the wait for a kind, if there is one. mu of unlisted protects the other fields.
+type unlistedKind struct {
+	waits.Lost
+	requests int         // which are not answered yet
+	forget   *time.Timer // set when there are none
+}
+
+// begin records a request.
+func (u *unlisted) begin(path string) {
 	u.mu.Lock()
+	defer u.mu.Unlock()
 	kind := u.kinds[path]
 	if kind == nil {
-		kind = &waits.Lost{}
+		kind = &unlistedKind{}
 		if u.kinds == nil {
-			u.kinds = map[string]*waits.Lost{}
+			u.kinds = map[string]*unlistedKind{}
 		}
 		u.kinds[path] = kind
 	}
-	u.mu.Unlock()
+	kind.requests++
+	if kind.forget != nil {
+		kind.forget.Stop()
+	}
+}
+
+// end records the answer to a request, if somebody still waits for it.
+func (u *unlisted) end(r *http.Request, response *http.Response, err error) {
 	// StatusGone is not an error: the informer then lists again.
 	if err == nil && response.StatusCode >= http.StatusBadRequest && response.StatusCode != http.StatusGone {
 		err = errors.New(response.Status)
 	}
-	kind.Set(waits.Wait{Part: "informers", Object: path, For: "an answer of the API server", Reason: waits.ReasonAPIServer}, err)
+	path := r.URL.Path
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	kind := u.kinds[path]
+	if r.Context().Err() == nil {
+		kind.Set(waits.Wait{Part: "informers", Object: path, For: "an answer of the API server", Reason: waits.ReasonAPIServer}, err)
+	}
+	// An informer that is stopped between two requests does not say so.
+	if kind.requests--; kind.requests == 0 {
+		kind.forget = time.AfterFunc(abandoned, func() { u.forget(path) })
+	}
 }
 
-// forget ends the wait for a kind.
+// forget ends the wait for a kind, unless there is a new request.
 func (u *unlisted) forget(path string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if kind := u.kinds[path]; kind != nil {
+	if kind := u.kinds[path]; kind != nil && kind.requests == 0 {
 		kind.Set(waits.Wait{}, nil)
 		delete(u.kinds, path)
 	}

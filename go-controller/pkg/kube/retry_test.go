@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -143,6 +144,47 @@ func TestPatientEnds(t *testing.T) {
 			if w.Object == "/api/v1/namespaces/ended/pods" {
 				t.Errorf("after its informer has stopped: %s", w)
 			}
+		}
+	})
+}
+
+// TestStoppedBetweenRequests: when an informer was stopped while it waited to repeat a request that had failed, nothing waits
+// for an answer any more after a while. One that continues is reported all the time, also while a request takes long.
+func TestStoppedBetweenRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		long := false
+		p := retryTransport{answers(func(*http.Request) int {
+			if long {
+				<-time.After(10 * time.Minute)
+			}
+			return http.StatusInternalServerError
+		}), &unlisted{}}
+		fails := func() {
+			response, err := p.RoundTrip(request(t.Context(), t, http.MethodGet, "/api/v1/namespaces/stopped/pods?resourceVersion=0"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = response.Body.Close()
+		}
+		told := func() bool {
+			return slices.ContainsFunc(waits.All(), func(w waits.Wait) bool { return w.Object == "/api/v1/namespaces/stopped/pods" })
+		}
+		for range 10 {
+			fails()
+			<-time.After(time.Minute)
+			if !told() {
+				t.Fatal("a request that fails again and again is not reported")
+			}
+		}
+		long = true
+		go fails()
+		<-time.After(9 * time.Minute)
+		if !told() {
+			t.Error("a request that takes long is not reported")
+		}
+		<-time.After(2*time.Minute + abandoned)
+		if told() {
+			t.Error("it is still reported when nothing is requested any more")
 		}
 	})
 }
