@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressip/v1"
 	"github.com/ovnkube/ovnkube/test/e2e/chaos"
@@ -34,6 +35,10 @@ const (
 	// chaosReady is how long Kubernetes may consider a node not ready after the API server was
 	// away.
 	chaosReady = time.Minute
+	// chaosPublishes is how long Kubernetes may take to say in EndpointSlices which pods are ready. Its
+	// controller tries again after two minutes if it failed eight times, which it does as long as it has
+	// not seen its own changes, e.g. after the API server was away.
+	chaosPublishes = 5 * time.Minute
 	// ovn-controller closes an OpenFlow connection to a switch that is stopped for switchProbe, although
 	// ovn-openflow-probe-interval is longer, and tries to open it again after pauses of up to switchReconnect.
 	switchProbe     = 5 * time.Second
@@ -91,7 +96,7 @@ func (c *chaosTest) run(t *testing.T, target string, cluster chaos.Cluster) {
 		t.Log(step)
 	}
 	t.Cleanup(func() { c.egress.remove(t, lateName) })
-	c.sameAsEver(t, chaosForgets)
+	c.sameAsEver(t, time.Now(), chaosForgets)
 	for _, step := range steps {
 		if !t.Run(step.String(), func(t *testing.T) { c.step(t, step) }) {
 			t.Errorf("%s broke something; to do this again: %s", step, repeat)
@@ -205,7 +210,7 @@ func (c *chaosTest) step(t *testing.T, step chaos.Step) {
 	resumes := lasted + max(limit, 2*(placed+time.Second))
 	c.flowWithin(t, resumes-time.Since(over), resumes+chaosReady)
 	flowed := c.took(t, "all connections carried traffic", over, resumes)
-	where := c.sameAsEver(t, chaosForgets+chaosReady)
+	where, since := c.sameAsEver(t, over, chaosForgets+chaosReady+chaosPublishes)
 	settled := limit
 	if where != before || c.deaths(t) != deaths { // they may have moved for a moment
 		settled = chaosForgets
@@ -216,7 +221,7 @@ func (c *chaosTest) step(t *testing.T, step chaos.Step) {
 	if where != before {
 		t.Logf("now %s", where)
 	}
-	state := c.took(t, "the state was as it is to be", over, settled)
+	state := c.took(t, "the state was as it is to be", since, settled)
 	fmt.Fprintf(&c.table, "%-80s %5.1f %5.1f %5.1f s\n", step, placed.Seconds(), flowed.Seconds(), state.Seconds())
 	for _, f := range step.Faults {
 		if f.Kind == chaos.Kill || f.Kind == chaos.Stop || f.Kind == chaos.CutOff {
@@ -337,10 +342,15 @@ func (c *chaosTest) inPlace(ctx context.Context) error {
 
 // sameAsEver waits until the state is what it was when the addresses were last on the same nodes,
 // or until it is stable if they never were, and returns where they are. UUIDs of recreated rows are
-// ignored.
-func (c *chaosTest) sameAsEver(t *testing.T, limit time.Duration) (where string) {
+// ignored. It also returns when Kubernetes published which pods are ready, if that was after over.
+func (c *chaosTest) sameAsEver(t *testing.T, over time.Time, limit time.Duration) (where string, since time.Time) {
 	t.Helper()
+	since = over
 	err := lab.Until(t.Context(), limit, "the state to be as it was when the addresses were there", func(ctx context.Context) (err error) {
+		if err := c.published(ctx); err != nil {
+			since = time.Now()
+			return err
+		}
 		if where, err = c.placed(ctx); err != nil {
 			return err
 		}
@@ -371,7 +381,34 @@ func (c *chaosTest) sameAsEver(t *testing.T, limit time.Duration) (where string)
 	if err != nil {
 		t.Error(err)
 	}
-	return where
+	return where, since
+}
+
+// published returns an error while EndpointSlices do not say which pods are ready.
+func (c *chaosTest) published(ctx context.Context) error {
+	pods, err := c.Kube.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	ready := map[types.UID]bool{}
+	for i := range pods.Items {
+		p := &pods.Items[i]
+		ready[p.UID] = slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+		})
+	}
+	all, err := c.Kube.DiscoveryV1().EndpointSlices(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	for i := range all.Items {
+		for _, e := range all.Items[i].Endpoints {
+			if e.TargetRef != nil && e.TargetRef.Kind == "Pod" && *e.Conditions.Ready != ready[e.TargetRef.UID] {
+				return fmt.Errorf("EndpointSlice %s says of pod %s that its readiness is %t", all.Items[i].Name, e.TargetRef.Name, *e.Conditions.Ready)
+			}
+		}
+	}
+	return nil
 }
 
 // moved returns an error while a node has rules from a move of the EgressService: its former host and the
