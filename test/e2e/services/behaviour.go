@@ -53,13 +53,9 @@ func (w *world) sourceRanges(t *testing.T) {
 				w.try(t, "outside", way{machine(lab.Outside), s.external, both, nil})
 				return
 			}
-			for _, is4 := range []bool{true, false} {
-				if err := lab.Until(t.Context(), settle, "silence", func(ctx context.Context) error {
-					return w.silent(ctx, machine(lab.Outside), s.external(is4))
-				}); err != nil {
-					t.Error(err)
-				}
-			}
+			w.both(t, "silence outside", func(ctx context.Context, is4 bool) error {
+				return w.silent(ctx, machine(lab.Outside), s.external(is4))
+			})
 		})
 	}
 }
