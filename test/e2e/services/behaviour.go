@@ -22,7 +22,7 @@ func (w *world) affinity(t *testing.T) {
 			to = w.port(s, worker1)
 		}
 		w.both(t, c.name, func(ctx context.Context, is4 bool) error {
-			answers, err := w.gets(ctx, c, to(is4), 11)
+			answers, err := w.gets(ctx, c, to(is4), 11, soon())
 			if err != nil {
 				return err
 			}

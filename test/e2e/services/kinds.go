@@ -154,7 +154,7 @@ func (w *world) gone(t *testing.T, s service, server string) {
 	for _, to := range []func(bool) netip.AddrPort{s.cluster, w.port(s, worker1)} {
 		for _, is4 := range []bool{true, false} {
 			if err := lab.Until(t.Context(), settle, "only "+server, func(ctx context.Context) error {
-				answers, err := w.gets(ctx, pod("c1"), to(is4), 10)
+				answers, err := w.gets(ctx, pod("c1"), to(is4), 10, soon())
 				if err != nil {
 					return err
 				}

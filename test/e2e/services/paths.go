@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ovnkube/ovnkube/test/e2e/figures"
 	"github.com/ovnkube/ovnkube/test/e2e/lab"
 )
 
@@ -42,7 +43,7 @@ func (w *world) try(t *testing.T, name string, p way) {
 	t.Helper()
 	w.both(t, name, func(ctx context.Context, is4 bool) error {
 		if len(p.answers) == 0 {
-			return w.refused(ctx, p.from, p.to(is4))
+			return w.refused(ctx, p.from, p.to(is4), soon())
 		}
 		return w.answered(ctx, p, is4)
 	})
@@ -69,9 +70,15 @@ type answer struct {
 	seen   netip.Addr
 }
 
+// soon is the option of requests that are repeated until they are answered: an attempt from before the Service was
+// served is lost, and need not be waited for.
+func soon() string {
+	return "-timeout=" + time.Duration(float64(time.Second)*figures.Slowness()).String()
+}
+
 // get makes one request by TCP.
-func (w *world) get(ctx context.Context, from client, to netip.AddrPort) (server string, seen netip.Addr, err error) {
-	answers, err := w.gets(ctx, from, to, 1)
+func (w *world) get(ctx context.Context, from client, to netip.AddrPort, options ...string) (server string, seen netip.Addr, err error) {
+	answers, err := w.gets(ctx, from, to, 1, options...)
 	if err != nil {
 		return "", netip.Addr{}, err
 	}
@@ -79,8 +86,9 @@ func (w *world) get(ctx context.Context, from client, to netip.AddrPort) (server
 }
 
 // gets makes several requests by TCP, each over a new connection, one after the other. Every request must be answered.
-func (w *world) gets(ctx context.Context, from client, to netip.AddrPort, times int) ([]answer, error) {
-	out, err := w.Call(ctx, from.name, from.pod, "get", "-count", strconv.Itoa(times), "http://"+to.String()+"/who")
+func (w *world) gets(ctx context.Context, from client, to netip.AddrPort, times int, options ...string) ([]answer, error) {
+	command := append([]string{"get", "-count", strconv.Itoa(times)}, options...)
+	out, err := w.Call(ctx, from.name, from.pod, append(command, "http://"+to.String()+"/who")...)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +129,7 @@ func (w *world) answered(ctx context.Context, p way, is4 bool) error {
 	const atOnce = 8 // servers are chosen at random: of two, one is missing in about one of a hundred runs
 	missing := slices.Clone(p.answers)
 	for range 5 {
-		answers, err := w.gets(ctx, p.from, p.to(is4), atOnce)
+		answers, err := w.gets(ctx, p.from, p.to(is4), atOnce, soon())
 		if err != nil {
 			return err
 		}
@@ -142,8 +150,8 @@ func (w *world) answered(ctx context.Context, p way, is4 bool) error {
 }
 
 // refused returns an error unless a connection is refused, rather than left without an answer.
-func (w *world) refused(ctx context.Context, from client, to netip.AddrPort) error {
-	server, _, err := w.get(ctx, from, to)
+func (w *world) refused(ctx context.Context, from client, to netip.AddrPort, options ...string) error {
+	server, _, err := w.get(ctx, from, to, options...)
 	switch {
 	case err == nil:
 		return fmt.Errorf("%s answers", server)
