@@ -194,6 +194,7 @@ func (s *suite) combinedService(ctx context.Context, name, pod string, policy co
 // announceCombined does what a load-balancer provider does, on the machines that connect.
 func (s *suite) announceCombined(t *testing.T, all []*combination) {
 	t.Helper()
+	scripts := map[string]*strings.Builder{lab.Outside: {}, blueName: {}} // for ip -batch
 	for _, c := range all {
 		for _, to := range slices.Concat(c.ingress, c.local) {
 			node := combinedHost // of the EgressServices; any other Service may be reached at any node
@@ -205,11 +206,13 @@ func (s *suite) announceCombined(t *testing.T, all []*combination) {
 				t.Fatal(err)
 			}
 			for machine, source := range map[string][]netip.Addr{lab.Outside: lab.OutsideAddresses, blueName: blueBehind} {
-				if _, err := s.Kin.Exec(t.Context(), machine, "ip", "route", "replace", to.String(), "via", via.String(),
-					"src", lab.OfFamily(source, to.Is4()).String()); err != nil {
-					t.Fatal(err)
-				}
+				fmt.Fprintf(scripts[machine], "route replace %s via %s src %s\n", to, via, lab.OfFamily(source, to.Is4()))
 			}
+		}
+	}
+	for machine, script := range scripts {
+		if _, err := s.Kin.Exec(t.Context(), machine, "sh", "-c", `printf %s "$0" | ip -batch -`, script.String()); err != nil {
+			t.Fatal(err)
 		}
 	}
 }
