@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -42,20 +43,11 @@ func (s *suite) databases(t *testing.T) {
 func (s *suite) refuse(t *testing.T, addresses []netip.Addr, ports ...uint16) {
 	t.Helper()
 	for _, address := range addresses {
+		var asking sync.WaitGroup
 		for _, port := range ports {
-			at := netip.AddrPortFrom(address, port).String()
-			for _, remote := range []string{"tcp:" + at, "ssl:" + at} {
-				s.inPod(t, "ovsdb-client: ", append([]string{"ovsdb-client", "--timeout=20", "list-dbs", remote}, withFiles("/own")...)...)
-			}
-			// Without a certificate: the request follows the handshake, and must not be answered.
-			out := s.inPod(t, "-", "sh", "-c", `printf '{"method":"list_dbs","params":[],"id":0}' | timeout 20 openssl s_client -quiet -connect `+at+` 2>&1`)
-			if strings.Contains(out, "OVN_") || !strings.Contains(out, "alert") {
-				t.Errorf("%s without a certificate: %s", at, out)
-			}
-			if port != 6642 {
-				s.inPod(t, "ovsdb-client: ", append([]string{"ovsdb-client", "--timeout=20", "list-dbs", "ssl:" + at}, withFiles("/node")...)...)
-			}
+			asking.Go(func() { s.refuseAt(t, netip.AddrPortFrom(address, port)) })
 		}
+		asking.Wait()
 		if !slices.Contains(ports, 6642) {
 			continue
 		}
@@ -71,6 +63,23 @@ func (s *suite) refuse(t *testing.T, addresses []netip.Addr, ports ...uint16) {
 		sbctl(refused, "set", "Chassis", bystander, "external_ids:x=y")
 		sbctl(refused, "set-connection", "ptcp:6666")
 		sbctl(refused, "chassis-add", intruder, "geneve", "172.18.0.99")
+	}
+}
+
+// refuseAt checks that a database does not answer the pod. Only the southbound one may answer with a node's certificate.
+func (s *suite) refuseAt(t *testing.T, database netip.AddrPort) {
+	t.Helper()
+	at := database.String()
+	for _, remote := range []string{"tcp:" + at, "ssl:" + at} {
+		s.inPod(t, "ovsdb-client: ", append([]string{"ovsdb-client", "--timeout=20", "list-dbs", remote}, withFiles("/own")...)...)
+	}
+	// Without a certificate: the request follows the handshake, and must not be answered.
+	out := s.inPod(t, "", "sh", "-c", `printf '{"method":"list_dbs","params":[],"id":0}' | timeout 20 openssl s_client -quiet -connect `+at+` 2>&1 || true`)
+	if strings.Contains(out, "OVN_") || !strings.Contains(out, "alert") {
+		t.Errorf("%s without a certificate: %s", at, out)
+	}
+	if database.Port() != 6642 {
+		s.inPod(t, "ovsdb-client: ", append([]string{"ovsdb-client", "--timeout=20", "list-dbs", "ssl:" + at}, withFiles("/node")...)...)
 	}
 }
 
@@ -110,21 +119,16 @@ func (s *suite) intrude(t *testing.T) {
 	s.inPod(t, "", "ovnkube", "pki", "issue", "master", "--dir=/own", "--name=ovn")
 }
 
-// inPod runs a command in the pod. It must fail with the given refusal, or succeed if that is
-// empty; with "-" it may do either.
+// inPod runs a command in the pod, and returns its output. It must fail with the given refusal, or succeed if that is
+// empty.
 func (s *suite) inPod(t *testing.T, refusal string, command ...string) string {
 	t.Helper()
-	out, err := lab.Run(t.Context(), slices.Concat(s.Kubectl(), []string{"--namespace=" + lab.Namespace, "exec", intruder, "--"}, command)...)
-	text := out
-	if err != nil {
-		text += err.Error()
-	}
+	out, err := s.Exec(t.Context(), intruder, command...)
 	switch {
-	case refusal == "-":
 	case refusal == "" && err != nil:
 		t.Errorf("%s: %v", command, err)
-	case refusal != "" && (err == nil || !strings.Contains(text, refusal)):
-		t.Errorf("%s: %v: %s, want to be refused: %s", command, err, text, refusal)
+	case refusal != "" && (err == nil || !strings.Contains(err.Error(), refusal)):
+		t.Errorf("%s: %v: %s, want to be refused: %s", command, err, out, refusal)
 	}
-	return text
+	return out + "\n"
 }
