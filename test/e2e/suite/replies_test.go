@@ -51,6 +51,7 @@ func (s *suite) replies(t *testing.T) {
 		{suite: s, name: "address", labels: chosen("speaker"), right: repliesIPs, spoken: spokenPort + 1, reports: firstReport + 50,
 			ingress: addresses("5.5.6.22", "5556::22"), settled: func(int) { ips.programmed(t, "speaker") }},
 	}
+	t.Cleanup(func() { all.end(t) })
 	for _, r := range all {
 		r.start(t)
 	}
@@ -105,23 +106,23 @@ func (r *replying) start(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.pods = append(r.pods, name)
-		t.Cleanup(func() { r.end(t, name) })
 		if err := r.SetReady(ctx, name, true); err != nil {
 			t.Fatal(err)
 		}
 	}
 	// A pod that sends from arbitrary ports shows that traffic gets out at all.
-	usual := "usual-" + r.name
-	if err := r.StartSender(ctx, lab.Sender{Name: usual, Node: nodes[1], Labels: r.labels, To: lab.OutsideAddresses, Port: r.spoken}); err != nil {
+	if err := r.StartSender(ctx, lab.Sender{Name: r.usual(), Node: nodes[1], Labels: r.labels, To: lab.OutsideAddresses, Port: r.spoken}); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { r.end(t, usual) })
 }
+
+// usual is the name of the pod that sends from arbitrary ports.
+func (r *replying) usual() string { return "usual-" + r.name }
 
 // begin waits for the pods and has clients connect.
 func (r *replying) begin(t *testing.T) {
 	t.Helper()
-	for _, name := range append(slices.Clone(r.pods), "usual-"+r.name) {
+	for _, name := range append(slices.Clone(r.pods), r.usual()) {
 		if _, err := r.WaitPod(t.Context(), name, time.Minute); err != nil {
 			t.Fatal(err)
 		}
@@ -363,9 +364,14 @@ func (all repliesTest) drain(t *testing.T) {
 	all.refused(t)
 }
 
-// end deletes a pod at once.
-func (r *replying) end(t *testing.T, name string) {
-	if err := r.EndPod(context.WithoutCancel(t.Context()), name); err != nil {
+// end deletes all pods, at the same time.
+func (all repliesTest) end(t *testing.T) {
+	var names []string
+	for _, r := range all {
+		names = append(append(names, r.pods...), r.usual())
+	}
+	ctx := context.WithoutCancel(t.Context())
+	if err := atOnce(len(names), func(i int) error { return all[0].EndPod(ctx, names[i]) }); err != nil {
 		t.Error(err)
 	}
 }
