@@ -19,6 +19,7 @@ func (s *suite) manifests(t *testing.T) {
 	}
 	for name, dir := range dirs {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			command := append(s.Kubectl(), "apply", "--dry-run=server", "-k", dir)
 			out, err := lab.Run(t.Context(), command...)
 			if err != nil {
