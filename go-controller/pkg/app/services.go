@@ -55,10 +55,13 @@ func (n *node) services(core informers.SharedInformerFactory, switches ovs.Clien
 		Chains:         n.chains,
 		Routes:         n.routes,
 		Flows:          n.flows,
-		FlushUDP: func(ctx context.Context, stale func(service.Entry) bool) (int, error) {
-			return conntrack.FlushStaleUDP(ctx, conntrack.DefaultRunDir, func(client netip.Addr, to, from netip.AddrPort, zone uint16) bool {
-				return stale(service.Entry{Client: client, To: to, From: from, HostOwned: zone == 0,
-					Bridge: zone != 0 && zone == uint16(n.env.Config.Default.ConntrackZone)})
+		FlushUDP: func(ctx context.Context, now func() func(service.Entry) bool) (int, error) {
+			return conntrack.FlushStaleUDP(ctx, conntrack.DefaultRunDir, func() conntrack.Stale {
+				stale := now()
+				return func(client netip.Addr, to, from netip.AddrPort, zone uint16) bool {
+					return stale(service.Entry{Client: client, To: to, From: from, HostOwned: zone == 0,
+						Bridge: zone != 0 && zone == uint16(n.env.Config.Default.ConntrackZone)})
+				}
 			})
 		},
 		OnApplied: switches.OnFlowsInstalled,

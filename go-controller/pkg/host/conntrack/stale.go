@@ -22,14 +22,16 @@ type Stale func(client netip.Addr, to, from netip.AddrPort, zone uint16) bool
 // FlushStaleUDP deletes the UDP entries that are stale, of the kernel and of the userspace datapath
 // of Open vSwitch, and returns how many it deleted. It reads the whole tables. Flows that Open
 // vSwitch got before the call take effect before entries are deleted, so that no later packet
-// recreates such an entry. runDir is the directory of ovs-vswitchd's control socket.
-func FlushStaleUDP(ctx context.Context, runDir string, stale Stale) (int, error) {
+// recreates such an entry. now is called after that, and returns what is stale: entries from during
+// the wait may be right by then. runDir is the directory of ovs-vswitchd's control socket.
+func FlushStaleUDP(ctx context.Context, runDir string, now func() Stale) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	vswitchd := unixctl.Daemon{RunDir: runDir, Name: "ovs-vswitchd"}
 	// Without ovs-vswitchd there is nothing to wait for, but the kernel's entries can still be
 	// deleted.
 	n, errWait := 0, awaitFlows(ctx, vswitchd)
+	stale := now()
 	total, err := flushKernelUDP(stale)
 	if err == nil && errWait == nil {
 		n, err = flushDatapathUDP(ctx, runDir, stale)

@@ -34,9 +34,11 @@ func TestFlushStaleUDP(t *testing.T) {
 
 	gone := map[netip.Addr]bool{addr("10.244.1.3"): true, addr("fd00:1::3"): true}
 	zones := map[uint16]bool{}
-	n, err := FlushStaleUDP(t.Context(), o.Dir, func(_ netip.Addr, to, from netip.AddrPort, zone uint16) bool {
-		zones[zone] = true
-		return to.Port() == 80 && gone[from.Addr()]
+	n, err := FlushStaleUDP(t.Context(), o.Dir, func() Stale {
+		return func(_ netip.Addr, to, from netip.AddrPort, zone uint16) bool {
+			zones[zone] = true
+			return to.Port() == 80 && gone[from.Addr()]
+		}
 	})
 	if err != nil || n != 3 {
 		t.Errorf("%d entries, want 3 (%v)", n, err)
@@ -55,7 +57,9 @@ func TestFlushStaleUDP(t *testing.T) {
 	// The kernel's entries are deleted even if ovs-vswitchd does not run.
 	o.StopVswitchd()
 	entry(t, "192.0.2.1", "10.96.0.9", "10.244.1.3", "192.0.2.1", 80, 0)
-	if n, err := FlushStaleUDP(t.Context(), o.Dir, func(_ netip.Addr, _, from netip.AddrPort, _ uint16) bool { return gone[from.Addr()] }); err == nil || n != 1 {
+	if n, err := FlushStaleUDP(t.Context(), o.Dir, func() Stale {
+		return func(_ netip.Addr, _, from netip.AddrPort, _ uint16) bool { return gone[from.Addr()] }
+	}); err == nil || n != 1 {
 		t.Errorf("without ovs-vswitchd: %d entries, %v", n, err)
 	}
 }

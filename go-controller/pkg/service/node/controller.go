@@ -56,9 +56,9 @@ type Deps struct {
 	// Flows owns the flows of the external bridge, with the symbols of package
 	// bridge.
 	Flows host.FlowWriter
-	// FlushUDP deletes the UDP conntrack entries for which stale returns true and returns
-	// their number; see service.Bindings.
-	FlushUDP func(ctx context.Context, stale func(service.Entry) bool) (int, error)
+	// FlushUDP deletes the UDP conntrack entries for which the function returns true that now returns
+	// when flows have taken effect; see service.Bindings. It returns their number.
+	FlushUDP func(ctx context.Context, now func() (stale func(service.Entry) bool)) (int, error)
 	// OnApplied registers a function that is called whenever the master's changes to the
 	// northbound database have taken effect on this node.
 	OnApplied func(func())

@@ -55,6 +55,7 @@ type world struct {
 	mu      sync.Mutex
 	entries map[[2]netip.AddrPort]bool // conntrack: destination, source of replies
 	flushes int                        // how often stale entries were looked for
+	slow    func()                     // waits until flows have taken effect
 }
 
 func newWorld(t *testing.T, mode topology.GatewayMode) *world {
@@ -117,7 +118,14 @@ func (w *world) start() {
 }
 
 // flush stands in for the kernel's connection tracking.
-func (w *world) flush(_ context.Context, stale func(service.Entry) bool) (int, error) {
+func (w *world) flush(_ context.Context, now func() func(service.Entry) bool) (int, error) {
+	w.mu.Lock()
+	slow := w.slow
+	w.mu.Unlock()
+	if slow != nil {
+		slow()
+	}
+	stale := now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.flushes++

@@ -65,3 +65,36 @@ func TestNothingUnconfirmed(t *testing.T) {
 		w.stop()
 	})
 }
+
+// TestAddedWhileFlowsSettle: an entry is right that leads to an endpoint which was added while the node waited for flows to
+// take effect.
+func TestAddedWhileFlowsSettle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, topology.GatewayShared)
+		w.create(object("a", "10.96.0.1", corev1.ProtocolUDP, 30001))
+		w.serve("a", "172.18.0.3@n2", "172.18.0.4@n3")
+		waits, settled := make(chan struct{}), make(chan struct{})
+		w.start()
+		slow := func(f func()) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.slow = f
+		}
+		slow(func() {
+			waits <- struct{}{}
+			<-settled
+		})
+		w.serve("a", "172.18.0.4@n3")
+		<-waits
+		w.serve("a", "172.18.0.4@n3", "172.18.0.5@n3")
+		synctest.Wait()
+		added, gone := w.track("10.96.0.1:80", "172.18.0.5:8080"), w.track("10.96.0.1:80", "172.18.0.3:8080")
+		slow(nil)
+		close(settled)
+		fakeapi.Settle()
+		if !w.tracked(added) || w.tracked(gone) {
+			t.Errorf("the entry of the new endpoint is there: %t, and that of the former one: %t", w.tracked(added), w.tracked(gone))
+		}
+		w.stop()
+	})
+}

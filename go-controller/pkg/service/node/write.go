@@ -137,6 +137,13 @@ func (c *Controller) healths() []service.Health {
 	return all
 }
 
+// bindings returns the destinations of UDP packets of all Services.
+func (c *Controller) bindings() service.Bindings {
+	all := service.Bindings{}
+	c.each(func(_ string, s service.NodeState) { maps.Copy(all, s.UDP) })
+	return all
+}
+
 // flush deletes stale UDP conntrack entries. It runs after the rules are written, and again
 // when OVN's load balancers have been updated: until then, packets from a client recreate
 // such entries.
@@ -145,12 +152,10 @@ func (c *Controller) flush(ctx context.Context) error {
 	if err := c.Chains.Apply(ctx, contributor, rules); err != nil {
 		return err
 	}
-	all := service.Bindings{}
-	c.each(func(_ string, s service.NodeState) { maps.Copy(all, s.UDP) })
-	if len(all) == 0 {
+	if len(c.bindings()) == 0 {
 		return nil
 	}
-	n, err := c.FlushUDP(ctx, all.Stale)
+	n, err := c.FlushUDP(ctx, func() func(service.Entry) bool { return c.bindings().Stale })
 	if err != nil {
 		return err
 	}
