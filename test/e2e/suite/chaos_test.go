@@ -195,16 +195,24 @@ func (c *chaosTest) step(t *testing.T, step chaos.Step) {
 		}
 		c.late = !c.late
 	}
+	var missing error // what was missing last
 	err = lab.Until(t.Context(), limit+chaosReady, "all to be in place", func(ctx context.Context) error {
-		if _, err := c.placed(ctx); err != nil {
-			return err
+		_, err := c.placed(ctx)
+		if err == nil {
+			err = c.inPlace(ctx)
 		}
-		return c.inPlace(ctx)
+		if err != nil {
+			missing = fmt.Errorf("%s after the fault: %w", time.Since(over).Round(time.Millisecond), err)
+		}
+		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	placed := c.took(t, "all was in place", over, limit)
+	if missing != nil && placed > limit/2 {
+		t.Logf("missing was last, %v", missing)
+	}
 	// TCP may back off for as long as it has already been retransmitting in vain: until all was in
 	// place and the pod's next keepalive had passed.
 	resumes := lasted + max(limit, 2*(placed+time.Second))
