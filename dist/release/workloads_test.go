@@ -61,6 +61,7 @@ type securityContext struct {
 type probe struct {
 	Exec           struct{ Command []string }
 	TimeoutSeconds int `yaml:"timeoutSeconds"`
+	PeriodSeconds  int `yaml:"periodSeconds"`
 }
 
 // workloads returns the workloads of an overlay.
@@ -102,8 +103,9 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// TestProbes: every daemon says whether it is ready, and gives up before kubelet does. Only ovnkube, whose /healthz says
-// that it cannot continue, is restarted because of a probe: a switch or database that is merely slow must not be.
+// TestProbes: every daemon says whether it is ready, and gives up before kubelet does. It is asked often, since updates
+// wait for the answer. Only ovnkube, whose /healthz says that it cannot continue, is restarted because of a probe: a
+// switch or database that is merely slow must not be.
 func TestProbes(t *testing.T) {
 	for _, overlay := range []string{"local", "shared", "ha", "ha-local", "kin"} {
 		for _, w := range workloads(t, overlay) {
@@ -117,6 +119,9 @@ func TestProbes(t *testing.T) {
 				}
 				if ovnkube := strings.HasPrefix(c.Name, "ovnkube-"); (c.LivenessProbe != nil) != ovnkube {
 					t.Errorf("%s: container %s has a liveness probe: %t", overlay, c.Name, c.LivenessProbe != nil)
+				}
+				if p := c.ReadinessProbe.PeriodSeconds; p < 1 || p > 5 {
+					t.Errorf("%s: container %s of %s is asked every %d seconds whether it is ready", overlay, c.Name, w.Metadata.Name, p)
 				}
 				args := c.ReadinessProbe.Exec.Command
 				if len(args) > 0 && (!slices.Contains(args, "--timeout=5") || c.ReadinessProbe.TimeoutSeconds <= 5) {
