@@ -124,10 +124,17 @@ func (e *egressIPTest) inside(t *testing.T) {
 
 // excluded adds pods that send no packets, or send them from their node's network.
 func (e *egressIPTest) excluded(t *testing.T) {
-	if _, err := e.RunToEnd(t.Context(), "egress-ended", "ovn-worker", chosen(webName)); err != nil {
-		t.Fatal(err)
+	excluded := []func() (lab.Pod, error){
+		func() (lab.Pod, error) { return e.RunToEnd(t.Context(), "egress-ended", "ovn-worker", chosen(webName)) },
+		func() (lab.Pod, error) {
+			return e.RunHostServer(t.Context(), "egress-host", "ovn-worker", chosen(webName), 8090)
+		},
 	}
-	if _, err := e.RunHostServer(t.Context(), "egress-host", "ovn-worker", chosen(webName), 8090); err != nil {
+	err := atOnce(len(excluded), func(i int) error {
+		_, err := excluded[i]()
+		return err
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 	extra, err := e.RunServer(t.Context(), "egress-extra", "ovn-worker", chosen(webName))
@@ -150,11 +157,7 @@ func (e *egressIPTest) excluded(t *testing.T) {
 			t.Errorf("the host network was seen as %s (%v), want %s", seen, err, own)
 		}
 	}
-	for _, name := range []string{"egress-ended", "egress-host", "egress-extra"} {
-		if err := e.DeletePod(t.Context(), name); err != nil {
-			t.Error(err)
-		}
-	}
+	e.removePods(t, "egress-ended", "egress-host", "egress-extra")
 	e.policies(t, e.reroutes(t, holders, e.pods)...)
 }
 
@@ -245,24 +248,22 @@ func (e *egressIPTest) replies(t *testing.T) {
 		if _, err := services.Patch(ctx, webName, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		for _, node := range nodes {
-			for _, is4 := range []bool{true, false} {
-				e.answered(t, node, is4, port, traffic)
-			}
+		err := atOnce(2*len(nodes), func(i int) error { return e.answered(ctx, nodes[i/2], i%2 == 0, port, traffic) })
+		if err != nil {
+			t.Error(err)
 		}
 	}
 }
 
 // answered connects to a node port from outside, once the Service is served there.
-func (e *egressIPTest) answered(t *testing.T, node string, is4 bool, port uint16, traffic corev1.ServiceExternalTrafficPolicy) {
-	t.Helper()
-	to, err := e.nodeAddress(t.Context(), node, is4)
+func (e *egressIPTest) answered(ctx context.Context, node string, is4 bool, port uint16, traffic corev1.ServiceExternalTrafficPolicy) error {
+	to, err := e.nodeAddress(ctx, node, is4)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	client, err := pick(lab.OutsideAddresses, is4)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	url := fmt.Sprintf("http://%s/clientip", netip.AddrPortFrom(to, port))
 	call := func(ctx context.Context) error {
@@ -276,11 +277,11 @@ func (e *egressIPTest) answered(t *testing.T, node string, is4 bool, port uint16
 		}
 		return err
 	}
-	if err := lab.Until(t.Context(), 20*time.Second, fmt.Sprintf("%s, %s, to answer", url, traffic), call); err != nil {
-		t.Error(err)
-		return
+	if err := lab.Until(ctx, 20*time.Second, fmt.Sprintf("%s, %s, to answer", url, traffic), call); err != nil {
+		return err
 	}
-	if err := call(t.Context()); err != nil {
-		t.Errorf("%s, %s: %v", url, traffic, err)
+	if err := call(ctx); err != nil {
+		return fmt.Errorf("%s, %s: %w", url, traffic, err)
 	}
+	return nil
 }
