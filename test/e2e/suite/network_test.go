@@ -48,10 +48,14 @@ func (s *suite) network(t *testing.T) {
 	host := s.condition(t, blueName, v1.ConditionProgrammed, metav1.ConditionFalse, "NetworkNotFound").Host
 	s.blueAnnounced(t, host)
 	s.noRules(t, host)
-	for _, a := range blueIngress {
-		if seen, err := s.SeenFromMachine(ctx, blueName, a); err == nil {
-			t.Errorf("without a table the other network got an answer from %s, which saw %s", a, seen)
+	err := atOnce(len(blueIngress), func(i int) error {
+		if seen, err := s.SeenFromMachine(ctx, blueName, blueIngress[i]); err == nil {
+			return fmt.Errorf("without a table the other network got an answer from %s, which saw %s", blueIngress[i], seen)
 		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
 	}
 	s.blueRoutes(t, "add")
 	s.condition(t, blueName, v1.ConditionProgrammed, metav1.ConditionTrue, "Programmed")
