@@ -288,11 +288,11 @@ func (l *Lab) deletePod(ctx context.Context, name string, options metav1.DeleteO
 	if err := pods.Delete(ctx, name, options); err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("delete pod: %w", err)
 	}
-	return l.awaitGone(ctx, name)
+	return l.AwaitGone(ctx, name)
 }
 
-// awaitGone waits until a pod is gone from the API.
-func (l *Lab) awaitGone(ctx context.Context, name string) error {
+// AwaitGone waits until a pod is gone from the API.
+func (l *Lab) AwaitGone(ctx context.Context, name string) error {
 	pods := l.Kube.CoreV1().Pods(Namespace)
 	return Until(ctx, time.Minute, "pod "+name+" to be gone", func(ctx context.Context) error {
 		switch _, err := pods.Get(ctx, name, metav1.GetOptions{}); {

@@ -31,7 +31,7 @@ func (e *egressIPTest) staticPod(t *testing.T) {
 	e.programmed(t, name)
 	c := newCapture(t, e.suite, lab.ServePort, lab.ServePort, ips)
 	pod, end, err := e.RunStaticPulse(t.Context(), name, node, chosen(name), lab.OutsideAddresses)
-	t.Cleanup(func() {
+	t.Cleanup(func() { // staticPodGone waits for the rest
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
 		defer cancel()
 		if err := end(ctx); err != nil {
@@ -113,6 +113,9 @@ func (e *egressIPTest) staticPodGone(t *testing.T) {
 	t.Helper()
 	if e.static == "" {
 		return
+	}
+	if err := e.AwaitGone(t.Context(), e.static); err != nil {
+		t.Error(err)
 	}
 	err := lab.Until(t.Context(), kube.MirrorGrace+egressPatience, "the port of the static pod to go", func(ctx context.Context) error {
 		out, err := e.Kin.Exec(ctx, lab.ControlPlane, "ovn-nbctl", "--bare", "--columns=name", "find", "Logical_Switch_Port",
