@@ -224,16 +224,17 @@ scale-test: cluster-binaries ## Test the scale measurements on the smallest clus
 	cd test/scale && go test -count=1 ./...
 
 # Kubernetes and the image are built in parallel with the tests that need neither, using the CPU time
-# that these tests leave.
+# that these tests leave. What needs no cluster uses that which the end-to-end tests leave, two targets at a time:
+# "verify" and "mutate" change copies only, so it does not matter which.
 .PHONY: test
 test: deps build ## Run everything
 	@set -m; log=$(OUT)/cluster-binaries.log; \
 	nice -n 19 $(MAKE) cluster-binaries image >$$log 2>&1 & building=$$!; \
 	trap 'kill -TERM -- -$$building 2>/dev/null || true' EXIT; \
-	$(MAKE) lint verify test-layers; \
+	$(MAKE) test-layers; \
 	echo "test: waiting for Kubernetes and the image, which are built meanwhile (see $$log)"; \
 	wait $$building || { cat $$log; exit 1; }
-	@E2E_BESIDE='$(MAKE) -C $(CURDIR) --jobs 2 --output-sync=target fuzz-short mutate' $(MAKE) e2e
+	@E2E_BESIDE='$(MAKE) -C $(CURDIR) --jobs 2 --output-sync=target lint verify fuzz-short mutate' $(MAKE) e2e
 
 # Benchmarks are found automatically, so new ones need no entry here.
 .PHONY: bench
