@@ -41,12 +41,22 @@ func (v *view) service() verdict {
 		lost := v.lostTo(key)
 		endpoint := slices.ContainsFunc(s.Endpoints, func(e egressservice.Endpoint) bool { return e.Addr == v.addr })
 		awaited := slices.Contains(s.Awaited, v.addr)
-		if !endpoint && !awaited && lost == "" {
+		has := endpoint || awaited || lost != ""
+		unserved := v.c.unserved(key, v.fam.String())
+		if !has && (unserved == "" || obj.Namespace != v.pod.Namespace) {
 			continue
 		}
 		object := "EgressService/" + key
 		conditions, problems := conditionsOf(object, obj.Generation, obj.Status.Conditions)
-		chosen := Selected{Object: object, Wins: lost == "", Why: "its Service selects the pod", Conditions: conditions}
+		chosen := Selected{Object: object, Wins: has && lost == "", Why: "its Service selects the pod", Conditions: conditions}
+		if !has {
+			chosen.Why = unserved
+			if s.Refused != (egressservice.Refusal{}) {
+				d.problems = append(d.problems, problems...)
+			}
+			d.selected = append(d.selected, chosen)
+			continue
+		}
 		if lost != "" {
 			chosen.Why = lost + " is older and has the pod"
 			d.selected = append(d.selected, chosen)
@@ -57,6 +67,17 @@ func (v *view) service() verdict {
 		d.selected = append(d.selected, chosen)
 	}
 	return d
+}
+
+// unserved returns why an EgressService has no pods in a family; empty if it can have some.
+func (c *Cluster) unserved(key, family string) string {
+	switch s := c.services[key]; {
+	case s.Refused != (egressservice.Refusal{}):
+		return s.Refused.Message
+	case !s.PerNode && !slices.ContainsFunc(s.Ingress, func(a netip.Addr) bool { return topology.FamilyOf(a).String() == family }):
+		return "the EgressService has no " + family + " address, and leaves this family alone"
+	}
+	return ""
 }
 
 // lostTo returns the EgressService that has the pod, if key selects it as well.

@@ -138,7 +138,7 @@ func (v *view) explain(to netip.AddrPort) {
 		for j := range d.selected {
 			s := &d.selected[j]
 			switch {
-			case won != "":
+			case won != "" && s.Wins:
 				s.Wins, s.Why = false, won+" comes first: "+rule
 			case d.outcome == "" && s.Wins:
 				s.Wins = false

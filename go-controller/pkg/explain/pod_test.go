@@ -225,7 +225,7 @@ func TestPod(t *testing.T) {
 			world: []change{egressIP("prod", "shop", "fc00:f853:ccd:e793::33"), egressService("shop/checkout", "5.5.5.5"), inForce},
 			want:  "IPv6 EgressIP by EgressIP/prod fc00:f853:ccd:e793::33@ovn-worker2"},
 		{name: "EgressService without a Service", pod: "shop/cart", to: "192.0.2.1", world: []change{egressService("shop/checkout", "5.5.5.5"), func(s *Snapshot) { s.Services = nil }, inForce},
-			want: web4},
+			want: web4, problems: "ServiceNotFound,NotAssigned"},
 		{name: "EgressService with nobody to serve it, Drop", pod: "shop/cart", to: "192.0.2.1", world: []change{egressService("shop/checkout", "5.5.5.5"),
 			notReady("ovn-worker2"), notReady("ovn-control-plane"), notReady("ovn-worker"), drop, inForce},
 			want: "IPv4 Dropped by EgressService/shop/checkout", problems: "NodeNotReady,NoNode,NotAssigned"},

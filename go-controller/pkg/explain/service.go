@@ -212,8 +212,8 @@ func (c *Cluster) podsBehind(key string, svc *corev1.Service, none string) []Sel
 			f := &out.Families[i]
 			switch {
 			case f.WhyNot == "" || f.Outcome == OutcomeNone || p.Spec.HostNetwork || f.considered:
-			case len(c.services[key].Ingress) > 0 && !c.serves(key, f.Family):
-				f.WhyNot = "the EgressService has no " + f.Family + " address, and leaves this family alone"
+			case c.objects[key] != nil && c.unserved(key, f.Family) != "":
+				f.WhyNot = c.unserved(key, f.Family)
 			case none != "":
 				f.WhyNot = none
 			default:
@@ -224,11 +224,6 @@ func (c *Cluster) podsBehind(key string, svc *corev1.Service, none string) []Sel
 	}
 	slices.SortFunc(pods, func(a, b SelectedPod) int { return cmp.Compare(a.Pod, b.Pod) })
 	return pods
-}
-
-// serves reports whether an EgressService has an address of a family.
-func (c *Cluster) serves(key, family string) bool {
-	return slices.ContainsFunc(c.services[key].Ingress, func(a netip.Addr) bool { return topology.FamilyOf(a).String() == family })
 }
 
 // Text writes the answer as text for people.

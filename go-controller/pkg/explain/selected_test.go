@@ -1,0 +1,76 @@
+package explain
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	servicev1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
+)
+
+// selection lists what selects a pod in the first family of an answer, what wins with "*", and the problems.
+func selection(p Pod) string {
+	var out []string
+	for _, s := range p.Families[0].Selected {
+		mark := "- "
+		if s.Wins {
+			mark = "* "
+		}
+		out = append(out, mark+s.Object+": "+s.Why)
+	}
+	return strings.Join(append(out, reasonsOf(p.Families[0].Problems)), "\n")
+}
+
+// TestRefusedEgressService: an EgressService that serves no pods is listed for the pods of its Service, with the reason.
+func TestRefusedEgressService(t *testing.T) {
+	type change = func(*Snapshot)
+	spec := func(set func(*servicev1.EgressServiceSpec)) change {
+		return func(s *Snapshot) { set(&s.EgressServices[0].Spec) }
+	}
+	byNetwork := func(network string) change {
+		return spec(func(spec *servicev1.EgressServiceSpec) {
+			spec.SourceIPBy, spec.Network = servicev1.SourceIPNetwork, network
+		})
+	}
+	checkout := egressService("shop/checkout", "5.5.5.5")
+	for _, tc := range []struct {
+		name, to string
+		world    []change
+		want     string
+	}{
+		{"no ingress address", "192.0.2.1", []change{egressService("shop/checkout")},
+			"- EgressService/shop/checkout: the Service has no ingress IP yet\nNoIngressIP,NotAssigned"},
+		{"no Service", "192.0.2.1", []change{checkout, func(s *Snapshot) { s.Services = nil }},
+			"- EgressService/shop/checkout: there is no Service of this name\nServiceNotFound,NotAssigned"},
+		{"no load balancer", "2001:db8::1", []change{checkout, func(s *Snapshot) { s.Services[0].Spec.Type = corev1.ServiceTypeClusterIP }},
+			"- EgressService/shop/checkout: the Service is of type ClusterIP, not LoadBalancer\nServiceNotLoadBalancer,NotAssigned"},
+		{"an invalid network", "192.0.2.1", []change{checkout, byNetwork("a table")},
+			`- EgressService/shop/checkout: network "a table" is not a name of a routing table` + "\nInvalidNetwork,NotAssigned"},
+		{"an invalid selector", "192.0.2.1", []change{checkout, spec(func(spec *servicev1.EgressServiceSpec) {
+			spec.NodeSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "zone", Operator: "Near"}}
+		})}, `- EgressService/shop/checkout: nodeSelector is not valid: "Near" is not a valid label selector operator` + "\nInvalidNodeSelector,NotAssigned"},
+		{"sourceIPBy Network in shared gateway mode", "192.0.2.1", []change{shared, checkout, byNetwork("blue")},
+			"- EgressService/shop/checkout: sourceIPBy Network needs local gateway mode: in shared mode pods leave past the routing of the hosts\nSharedGatewayMode,NotAssigned"},
+		{"no address of the family", "2001:db8::1", []change{checkout},
+			"- EgressService/shop/checkout: the EgressService has no IPv6 address, and leaves this family alone\n"},
+		{"no ingress address, and an EgressIP", "192.0.2.1", []change{egressIP("prod", "shop", "172.18.0.33"), egressService("shop/checkout")},
+			"- EgressService/shop/checkout: the Service has no ingress IP yet\n* EgressIP/prod: its selectors choose the pod\nNoIngressIP,NotAssigned"},
+		{"no ingress address, and gateways", "192.0.2.1", []change{route("gws", "shop", "172.18.0.51"), egressService("shop/checkout")},
+			"* AdminPolicyBasedExternalRoute/gws: it selects namespace shop\n- EgressService/shop/checkout: the Service has no ingress IP yet\nNoIngressIP,NotAssigned"},
+		{"the Service of another namespace lists it", "192.0.2.1", []change{egressService("shop/checkout"), func(s *Snapshot) {
+			for _, slice := range s.EndpointSlices {
+				slice.Namespace = "prod"
+			}
+			s.Services[0].Namespace, s.EgressServices[0].Namespace = "prod", "prod"
+		}}, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p := ask(t, world(append(tc.world, inForce)...), "shop/cart", tc.to)
+			if got := selection(p); got != tc.want {
+				t.Errorf("got\n%s\nwant\n%s", got, tc.want)
+			}
+		})
+	}
+}
