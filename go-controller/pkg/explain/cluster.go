@@ -57,6 +57,8 @@ type Cluster struct {
 	routeConfig externalroute.Config
 	routes      externalroute.Plan
 	gateways    externalroute.Snapshot
+	// announced are the pods that claim by annotation to be gateways, whether they can be now or not.
+	announced []*corev1.Pod
 
 	addresses *reservedsnapshot.Addresses
 	nodeLocal []netip.Prefix
@@ -253,11 +255,11 @@ func (c *Cluster) routeGateways() {
 		c.routes = externalroute.Plan{}
 		return
 	}
-	byNamespace, announced := map[string][]*corev1.Pod{}, []*corev1.Pod(nil)
+	byNamespace := map[string][]*corev1.Pod{}
 	for _, p := range c.snap.Pods {
 		byNamespace[p.Namespace] = append(byNamespace[p.Namespace], p)
 		if len(kube.RoutingNamespaces(p)) > 0 {
-			announced = append(announced, p)
+			c.announced = append(c.announced, p)
 		}
 	}
 	nodes, _ := place.ReadyInOutage(c.snap.Taken, c.candidates()) // the same rule applies if nodes are not probed
@@ -265,7 +267,7 @@ func (c *Cluster) routeGateways() {
 	for _, n := range nodes {
 		decoded = append(decoded, n.Node)
 	}
-	c.gateways = routemaster.Read(c.snap.Routes, c.snap.Namespaces, decoded, announced,
+	c.gateways = routemaster.Read(c.snap.Routes, c.snap.Namespaces, decoded, c.announced,
 		func(ns string) []*corev1.Pod { return byNamespace[ns] }, routemaster.ReadyNodes(nodes))
 	c.routes = externalroute.Decide(c.routeConfig, c.gateways)
 }

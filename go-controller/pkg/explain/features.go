@@ -439,24 +439,25 @@ func (v *view) annotated(d *verdict, gateways map[netip.Addr]string) {
 		d.selected = append(d.selected, Selected{Object: "Namespace/" + ns, Wins: true, Why: "its annotation " + kube.AnnotationRoutingExternalGWs + " names gateways"})
 	}
 	refused("Namespace/"+ns, ns)
-	for _, p := range v.c.gateways.Announced {
-		if !slices.Contains(p.Routing, ns) {
+	for _, p := range v.c.announced {
+		key := kube.PodKey(p)
+		if !slices.Contains(kube.RoutingNamespaces(p), ns) {
 			continue
 		}
-		object := "Pod/" + p.Key
-		chosen := Selected{Object: object, Wins: some(p.Key), Why: "its annotation " + kube.AnnotationRoutingNamespaces + " makes it a gateway of the namespace"}
+		object := "Pod/" + key
+		chosen := Selected{Object: object, Wins: some(key), Why: "its annotation " + kube.AnnotationRoutingNamespaces + " makes it a gateway of the namespace"}
 		switch {
-		case !p.Ready:
+		case !slices.ContainsFunc(v.c.gateways.Announced, func(g externalroute.GatewayPod) bool { return g.Key == key }):
 			chosen.Why += ", but it is not ready"
-		case !chosen.Wins && len(used[p.Key]) > 0:
+		case !chosen.Wins && len(used[key]) > 0:
 			continue // it is a gateway in the other family
 		case !chosen.Wins:
 			chosen.Why += ", but it has no address that can be used"
 		}
 		d.selected = append(d.selected, chosen)
-		refused(object, p.Key)
-		for _, a := range used[p.Key] {
-			gateways[a] = p.Key
+		refused(object, key)
+		for _, a := range used[key] {
+			gateways[a] = key
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	servicev1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 )
 
 // selection lists what selects a pod in the first family of an answer, what wins with "*", and the problems.
@@ -68,6 +69,33 @@ func TestRefusedEgressService(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p := ask(t, world(append(tc.world, inForce)...), "shop/cart", tc.to)
+			if got := selection(p); got != tc.want {
+				t.Errorf("got\n%s\nwant\n%s", got, tc.want)
+			}
+		})
+	}
+}
+
+// TestGatewayPodNotInUse: a pod that makes itself a gateway by annotation is listed with the reason while it cannot be one.
+func TestGatewayPodNotInUse(t *testing.T) {
+	type change = func(*Snapshot)
+	const annotated = "Pod/infra/gw: its annotation k8s.ovn.org/routing-namespaces makes it a gateway of the namespace"
+	gw := func(set func(*corev1.Pod)) change { return func(s *Snapshot) { set(s.Pods[2]) } }
+	for _, tc := range []struct {
+		name  string
+		world []change
+		want  string
+	}{
+		{"in use", []change{gatewayPod, inForce}, "* " + annotated + "\n"},
+		{"not ready", []change{gatewayPod, gw(func(p *corev1.Pod) { p.Status.Conditions = nil }), inForce}, "- " + annotated + ", but it is not ready\n"},
+		{"terminating", []change{gatewayPod, gw(func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: taken} }), inForce}, "- " + annotated + ", but it is not ready\n"},
+		{"on a lost node", []change{gatewayPod, lost("ovn-worker2"), inForce}, "- " + annotated + ", but it is not ready\n"},
+		{"of another namespace", []change{gatewayPod, gw(func(p *corev1.Pod) {
+			p.Status.Conditions, p.Annotations[kube.AnnotationRoutingNamespaces] = nil, "shop"
+		}), inForce}, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p := ask(t, world(tc.world...), "prod/web", "192.0.2.1")
 			if got := selection(p); got != tc.want {
 				t.Errorf("got\n%s\nwant\n%s", got, tc.want)
 			}
