@@ -314,29 +314,6 @@ func (v *view) sources(policy egressip.Policy, paths []egressip.Path) []Source {
 // gateways returns the verdict of external gateways on the pod.
 func (v *view) gateways(service, ip verdict) verdict {
 	d := verdict{detailed: v.detailed}
-	pods := map[netip.Addr]string{}
-	for _, obj := range v.c.snap.Routes {
-		policy := v.c.routes.Policies[obj.Name]
-		if !slices.Contains(policy.Namespaces, v.pod.Namespace) {
-			continue
-		}
-		object := "AdminPolicyBasedExternalRoute/" + obj.Name
-		conditions, problems := conditionsOf(object, obj.Generation, obj.Status.Conditions)
-		hops := 0
-		for _, h := range externalroute.Status(policy, externalroute.Served{}, routev1.AdminPolicyBasedExternalRouteStatus{}).Hops {
-			if a, err := netip.ParseAddr(h.IP); err == nil && topology.FamilyOf(a) == v.fam {
-				pods[a] = h.Pod
-				hops++
-			}
-		}
-		chosen := Selected{Object: object, Wins: hops > 0, Conditions: conditions, Why: fmt.Sprintf("it selects namespace %s", v.pod.Namespace)}
-		if hops == 0 {
-			chosen.Why += ", but has no usable " + v.fam.String() + " hop"
-		}
-		d.problems = append(d.problems, problems...)
-		d.selected = append(d.selected, chosen)
-	}
-	v.annotated(&d, pods)
 	reroutes := func(d verdict) bool {
 		return d.outcome != "" && d.outcome != OutcomeUnknown
 	}
@@ -348,11 +325,16 @@ func (v *view) gateways(service, ip verdict) verdict {
 	for _, row := range rows {
 		switch m := row.Model.(type) {
 		case *nbdb.LogicalRouterStaticRoute:
-			a, _ := netip.ParseAddr(m.Nexthop)
-			d.gateways = append(d.gateways, Gateway{Address: m.Nexthop, BFD: len(row.Refs) > 0, Pod: pods[a]})
+			d.gateways = append(d.gateways, Gateway{Address: m.Nexthop, BFD: len(row.Refs) > 0})
 		case *nbdb.NAT:
 			own = own || len(row.Refs) > 0
 		}
+	}
+	pods := map[string]string{} // the gateway pods, by address
+	v.policies(&d, pods)
+	v.annotated(&d, pods)
+	for i := range d.gateways {
+		d.gateways[i].Pod = pods[d.gateways[i].Address]
 	}
 	v.inUse(&d)
 	if len(d.gateways) == 0 {
@@ -361,6 +343,46 @@ func (v *view) gateways(service, ip verdict) verdict {
 	d.outcome, d.by = OutcomeGateways, v.routedBy(d.selected)
 	v.translated(&d, own, ip)
 	return d
+}
+
+// policies adds the policies that select the pod's namespace. It stores the gateway pods in gateways, by address.
+func (v *view) policies(d *verdict, gateways map[string]string) {
+	for _, obj := range v.c.snap.Routes {
+		policy := v.c.routes.Policies[obj.Name]
+		if !slices.Contains(policy.Namespaces, v.pod.Namespace) {
+			continue
+		}
+		object := "AdminPolicyBasedExternalRoute/" + obj.Name
+		conditions, problems := conditionsOf(object, obj.Generation, obj.Status.Conditions)
+		var hops []netip.Addr
+		for _, h := range externalroute.Status(policy, externalroute.Served{}, routev1.AdminPolicyBasedExternalRouteStatus{}).Hops {
+			if a, err := netip.ParseAddr(h.IP); err == nil {
+				hops, gateways[h.IP] = append(hops, a), h.Pod
+			}
+		}
+		chosen := Selected{Object: object, Conditions: conditions, Why: fmt.Sprintf("it selects namespace %s", v.pod.Namespace)}
+		if _, ok := topology.AddrOf(v.fam, hops); ok {
+			v.routed(&chosen, d.gateways, hops)
+		} else {
+			chosen.Why += ", but has no usable " + v.fam.String() + " hop"
+		}
+		d.problems = append(d.problems, problems...)
+		d.selected = append(d.selected, chosen)
+	}
+}
+
+// routed makes an object decide if the pod has a route to one of its hops, and says why it has none otherwise.
+func (v *view) routed(chosen *Selected, gateways []Gateway, hops []netip.Addr) {
+	chosen.Wins = slices.ContainsFunc(gateways, func(g Gateway) bool {
+		return slices.ContainsFunc(hops, func(a netip.Addr) bool { return a.String() == g.Address })
+	})
+	switch {
+	case chosen.Wins:
+	case !v.node.HasGateway():
+		chosen.Why += ", but the pod's own node has no gateway router yet"
+	default:
+		chosen.Why += ", but its only " + v.fam.String() + " hop is the pod's own node"
+	}
 }
 
 // routedBy names the objects that give the pod its gateways.
@@ -423,7 +445,7 @@ func (v *view) uplinksOf(gateways []Gateway) (ordinary, second bool) {
 
 // annotated adds the annotations that give the pod's namespace gateways, and those that
 // are refused. It stores the gateway pods in gateways, by address.
-func (v *view) annotated(d *verdict, gateways map[netip.Addr]string) {
+func (v *view) annotated(d *verdict, gateways map[string]string) {
 	ns := v.pod.Namespace
 	if !v.c.snap.Settings.ExternalGateways {
 		return
@@ -436,7 +458,9 @@ func (v *view) annotated(d *verdict, gateways map[netip.Addr]string) {
 		}
 	}
 	if some(ns) {
-		d.selected = append(d.selected, Selected{Object: "Namespace/" + ns, Wins: true, Why: "its annotation " + kube.AnnotationRoutingExternalGWs + " names gateways"})
+		chosen := Selected{Object: "Namespace/" + ns, Why: "its annotation " + kube.AnnotationRoutingExternalGWs + " names gateways"}
+		v.routed(&chosen, d.gateways, used[ns])
+		d.selected = append(d.selected, chosen)
 	}
 	refused("Namespace/"+ns, ns)
 	for _, p := range v.c.announced {
@@ -445,19 +469,21 @@ func (v *view) annotated(d *verdict, gateways map[netip.Addr]string) {
 			continue
 		}
 		object := "Pod/" + key
-		chosen := Selected{Object: object, Wins: some(key), Why: "its annotation " + kube.AnnotationRoutingNamespaces + " makes it a gateway of the namespace"}
+		chosen := Selected{Object: object, Why: "its annotation " + kube.AnnotationRoutingNamespaces + " makes it a gateway of the namespace"}
 		switch {
 		case !slices.ContainsFunc(v.c.gateways.Announced, func(g externalroute.GatewayPod) bool { return g.Key == key }):
 			chosen.Why += ", but it is not ready"
-		case !chosen.Wins && len(used[key]) > 0:
+		case some(key):
+			v.routed(&chosen, d.gateways, used[key])
+		case len(used[key]) > 0:
 			continue // it is a gateway in the other family
-		case !chosen.Wins:
+		default:
 			chosen.Why += ", but it has no address that can be used"
 		}
 		d.selected = append(d.selected, chosen)
 		refused(object, key)
 		for _, a := range used[key] {
-			gateways[a] = key
+			gateways[a.String()] = key
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	routev1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/adminpolicybasedroute/v1"
 	servicev1 "github.com/ovnkube/ovnkube/go-controller/pkg/apis/egressservice/v1"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/kube"
 )
@@ -98,6 +99,62 @@ func TestGatewayPodNotInUse(t *testing.T) {
 			p := ask(t, world(tc.world...), "prod/web", "192.0.2.1")
 			if got := selection(p); got != tc.want {
 				t.Errorf("got\n%s\nwant\n%s", got, tc.want)
+			}
+		})
+	}
+}
+
+// TestGatewayOnOwnNode: a gateway that is the pod's own node decides nothing, and its objects say so.
+func TestGatewayOnOwnNode(t *testing.T) {
+	type change = func(*Snapshot)
+	onHostOf := func(node, addr, routing string) change {
+		return func(s *Snapshot) {
+			p := pod("infra/gw", node, 9)
+			p.Spec.HostNetwork, p.Status.PodIPs = true, []corev1.PodIP{{IP: addr}}
+			p.Annotations = map[string]string{kube.AnnotationRoutingNamespaces: routing}
+			s.Pods = append(s.Pods, p)
+		}
+	}
+	dynamic := func(s *Snapshot) {
+		s.Routes[0].Spec.NextHops.Dynamic = []routev1.DynamicHop{{PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "gw"}},
+			NamespaceSelector: metav1.LabelSelector{MatchLabels: map[string]string{"name": "infra"}}}}
+	}
+	inNamespace := func(addr string) change {
+		return func(s *Snapshot) {
+			s.Namespaces[0].Annotations = map[string]string{kube.AnnotationRoutingExternalGWs: addr}
+		}
+	}
+	const (
+		policy    = "AdminPolicyBasedExternalRoute/gws: it selects namespace prod"
+		annotated = "Pod/infra/gw: its annotation k8s.ovn.org/routing-namespaces makes it a gateway of the namespace"
+		namespace = "Namespace/prod: its annotation k8s.ovn.org/routing-external-gws names gateways"
+		own       = ", but its only IPv4 hop is the pod's own node"
+	)
+	for _, tc := range []struct {
+		name  string
+		world []change
+		want  string
+		by    string
+	}{
+		{"a gateway pod of a policy", []change{route("gws", "prod"), dynamic, onHostOf("ovn-worker", "172.18.0.3", "")}, "- " + policy + own + "\n", ""},
+		{"a gateway pod of a policy on another node", []change{route("gws", "prod"), dynamic, onHostOf("ovn-worker2", "172.18.0.4", "")}, "* " + policy + "\n",
+			"AdminPolicyBasedExternalRoute/gws"},
+		{"a gateway pod by annotation", []change{onHostOf("ovn-worker", "172.18.0.3", "prod")}, "- " + annotated + own + "\n", ""},
+		{"the annotation of the namespace", []change{inNamespace("172.18.0.3")}, "- " + namespace + own + "\nGatewayRefused", ""},
+		{"another object has a hop", []change{route("gws", "prod", "172.18.0.51"), onHostOf("ovn-worker", "172.18.0.3", "prod")},
+			"* " + policy + "\n- " + annotated + own + "\n", "AdminPolicyBasedExternalRoute/gws"},
+		{"a policy of the own node, and another hop", []change{route("gws", "prod"), dynamic, onHostOf("ovn-worker", "172.18.0.3", ""), inNamespace("172.18.0.51")},
+			"- " + policy + own + "\n* " + namespace + "\n", "Namespace/prod"},
+		{"the own node has no gateway", []change{route("gws", "prod", "172.18.0.51"), func(s *Snapshot) { delete(s.Nodes[1].Annotations, kube.AnnotationL3Gateway) }},
+			"- " + policy + ", but the pod's own node has no gateway router yet\n", ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p := ask(t, world(append(tc.world, inForce)...), "prod/web", "192.0.2.1")
+			if got := selection(p); got != tc.want {
+				t.Errorf("got\n%s\nwant\n%s", got, tc.want)
+			}
+			if got := p.Families[0].By; got != tc.by {
+				t.Errorf("decided by %q, want %q", got, tc.by)
 			}
 		})
 	}
