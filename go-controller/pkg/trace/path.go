@@ -187,32 +187,64 @@ func factOf(s Step) string {
 
 // missing adds a problem for each planned row of the northbound database that the packet did not match.
 func (t *Tracer) missing(p *Path, ovn OVN) {
-	var hops []string
-	gateway, found := "", false
+	gateway, hops, taken := t.routes(ovn)
 	for _, part := range t.family.ImplementedBy {
 		missing := false
+		router := part.Row.Parent.Name
 		switch m := part.Row.Model.(type) {
 		case *nbdb.LogicalRouterPolicy:
-			missing = t.untaken(p, ovn, part.Row.Parent.Name, m)
+			missing = (router != gateway || t.ofRoute(m, taken)) && t.untaken(p, ovn, router, m)
 		case *nbdb.NAT:
-			router := part.Row.Parent.Name
-			missing = ovn.passes(router) && !ovn.Asks && len(ovn.at(router, "lr_out_snat")) > 0 && ovn.Source.String() != m.ExternalIP
-		case *nbdb.LogicalRouterStaticRoute:
-			gateway = part.Row.Parent.Name
-			hops = append(hops, m.Nexthop)
-			for _, stage := range []string{"lr_in_ip_routing", "lr_in_ip_routing_ecmp"} {
-				for _, s := range ovn.at(gateway, stage) {
-					found = found || slices.ContainsFunc(s.Actions, func(a string) bool { return strings.HasSuffix(a, "reg0 = "+m.Nexthop+";") })
-				}
+			translated := ovn.Source.String() == m.ExternalIP
+			if len(part.Row.Refs) > 0 { // it exempts the pod from translation
+				translated = !ovn.Source.IsValid()
 			}
+			missing = ovn.passes(router) && !ovn.Asks && len(ovn.at(router, "lr_out_snat")) > 0 && !translated
 		}
 		if missing {
 			p.problem(t.by(), ReasonMissing, "OVN did not take the planned "+part.What+instead(ovn, part.Row))
 		}
 	}
-	if len(hops) > 0 && ovn.passes(gateway) && !found {
+	if len(hops) > 0 && ovn.passes(gateway) && taken == nil {
 		p.problem(t.by(), ReasonMissing, fmt.Sprintf("OVN did not take any of the planned routes of %s to %s", gateway, strings.Join(hops, ", ")))
 	}
+}
+
+// routes returns the router and the next hops of the planned routes, and the route that the packet took; nil if none of them.
+func (t *Tracer) routes(ovn OVN) (gateway string, hops []string, taken *nbdb.LogicalRouterStaticRoute) {
+	for _, part := range t.family.ImplementedBy {
+		m, ok := part.Row.Model.(*nbdb.LogicalRouterStaticRoute)
+		if !ok {
+			continue
+		}
+		gateway = part.Row.Parent.Name
+		hops = append(hops, m.Nexthop)
+		for _, s := range slices.Concat(ovn.at(gateway, "lr_in_ip_routing"), ovn.at(gateway, "lr_in_ip_routing_ecmp")) {
+			if slices.ContainsFunc(s.Actions, func(a string) bool { return strings.HasSuffix(a, "reg0 = "+m.Nexthop+";") }) {
+				taken = m
+			}
+		}
+	}
+	return gateway, hops, taken
+}
+
+// ofRoute reports whether a planned policy of a gateway router is for packets that take a route. A packet matches one policy: that of its
+// gateway, or that of the second uplink if there is none for the gateway.
+func (t *Tracer) ofRoute(m *nbdb.LogicalRouterPolicy, taken *nbdb.LogicalRouterStaticRoute) bool {
+	if taken == nil {
+		return false
+	}
+	ofHop := func(m *nbdb.LogicalRouterPolicy) bool {
+		return m.Priority == topology.PriorityUntranslated && strings.HasSuffix(m.Match, " == "+taken.Nexthop)
+	}
+	if m.Priority != topology.PriorityExternalGateway {
+		return ofHop(m)
+	}
+	return taken.OutputPort != nil && strings.Contains(m.Match, fmt.Sprintf("outport == %q", *taken.OutputPort)) &&
+		!slices.ContainsFunc(t.family.ImplementedBy, func(part explain.Implementation) bool {
+			other, ok := part.Row.Model.(*nbdb.LogicalRouterPolicy)
+			return ok && ofHop(other)
+		})
 }
 
 // untaken reports whether the packet did not match a planned policy of a router, as far as a trace can tell.

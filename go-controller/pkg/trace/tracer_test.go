@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -55,11 +56,14 @@ func byService(p *explain.Pod) {
 	}
 }
 
-// nodes answer questions, by "node about".
+// nodes answer questions, by "node about", followed by the destination or the choice if that matters.
 type nodes map[string]any
 
 func (n nodes) ask(q Question) (Facts, error) {
 	answer, ok := n[q.Node+" "+q.About+" to "+q.To.String()]
+	if !ok && q.Choice > 0 {
+		answer, ok = n[fmt.Sprint(q.Node, " ", q.About, " ", q.Choice)]
+	}
 	if !ok {
 		answer = n[q.Node+" "+q.About]
 	}
