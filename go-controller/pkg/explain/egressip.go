@@ -149,10 +149,11 @@ func (c *Cluster) pendingAcks(obj *egressipv1.EgressIP) []pendingAck {
 	return acks
 }
 
-// live returns a node by name if it is ready.
+// live returns a node by name if it still does what it last reported, as far as is known: if it answers the master's probes, whatever
+// Kubernetes says, or if it is ready while the results of the probes are not known.
 func (c *Cluster) live(name string) (topology.Node, bool) {
 	n, ok := c.nodes[name]
-	return n.Node, ok && n.Ready
+	return n.Node, ok && n.Reach != place.Dead && (n.Ready || c.probed())
 }
 
 func (a pendingAck) problem(obj *egressipv1.EgressIP) Problem {

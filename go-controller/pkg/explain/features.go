@@ -157,10 +157,11 @@ func (v *view) served(d *verdict, chosen *Selected, s egressservice.Service, dec
 // pods; "" if the API does not show it.
 func (c *Cluster) steeredTo(s egressservice.Service) string {
 	before := s.Ack.Host
+	_, live := c.live(before)
 	switch {
 	case s.Done:
 		return s.Host
-	case before != s.Host && c.nodes[before].Ready && s.Ack.Digest == egressservice.Digest(s, before):
+	case before != s.Host && live && s.Ack.Digest == egressservice.Digest(s, before):
 		return before
 	}
 	return ""

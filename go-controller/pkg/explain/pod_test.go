@@ -77,6 +77,13 @@ func notReady(name string) func(*Snapshot) {
 	}
 }
 
+// silent makes a node unreachable: it does not answer the master's probes.
+func silent(name string) func(*Snapshot) {
+	return func(s *Snapshot) {
+		s.Reachability.Nodes[name] = reachability.Node{State: reachability.Unreachable, Since: taken.Add(-10 * time.Second)}
+	}
+}
+
 func podOf(change func(*corev1.Pod)) func(*Snapshot) { return func(s *Snapshot) { change(s.Pods[0]) } }
 
 // hostIs makes a node the host of the first EgressService.
@@ -205,6 +212,12 @@ func TestPod(t *testing.T) {
 				s.EgressIPs[0].Status.Items[0].Node = "ovn-worker"
 			}},
 			want: "IPv4 EgressIP by EgressIP/prod 172.18.0.33@ovn-worker2", problems: "Waiting"},
+		{name: "still held by the node before, which Kubernetes has lost sight of", to: "192.0.2.1", world: []change{egressIP("prod", "prod", "172.18.0.33"), inForce, notReady("ovn-worker2"),
+			func(s *Snapshot) { s.EgressIPs[0].Status.Items[0].Node = "ovn-worker" }},
+			want: "IPv4 EgressIP by EgressIP/prod 172.18.0.33@ovn-worker2", problems: "Waiting"},
+		{name: "still held by the node before, which is lost", to: "192.0.2.1", world: []change{egressIP("prod", "prod", "172.18.0.33"), inForce, silent("ovn-worker2"),
+			func(s *Snapshot) { s.EgressIPs[0].Status.Items[0].Node = "ovn-worker" }},
+			want: "IPv4 Unknown by EgressIP/prod", problems: "Waiting"},
 		{name: "no node", to: "192.0.2.1", world: []change{egressIP("prod", "prod", "172.18.0.33"), unlabelled, inForce},
 			want: web4, problems: "NoNode,NotAssigned"},
 		{name: "no node, Drop", to: "192.0.2.1", world: []change{egressIP("prod", "prod", "172.18.0.33"), unlabelled, drop, inForce},
@@ -235,7 +248,9 @@ func TestPod(t *testing.T) {
 		{name: "the host moves", pod: "shop/cart", to: "192.0.2.1", world: []change{egressService("shop/checkout", "5.5.5.5"), hostIs("ovn-control-plane"), inForce, moveTo("ovn-worker2")},
 			want: "IPv4 EgressService by EgressService/shop/checkout 5.5.5.5@ovn-control-plane", problems: "Programmed"},
 		{name: "the host moves, and the one before is lost", pod: "shop/cart", to: "192.0.2.1", world: []change{egressService("shop/checkout", "5.5.5.5"), hostIs("ovn-control-plane"), inForce,
-			notReady("ovn-control-plane"), moveTo("ovn-worker2")}, want: "IPv4 Held by EgressService/shop/checkout", problems: "Programmed"},
+			silent("ovn-control-plane"), moveTo("ovn-worker2")}, want: "IPv4 Held by EgressService/shop/checkout", problems: "Programmed"},
+		{name: "the host moves, and Kubernetes has lost sight of the one before", pod: "shop/cart", to: "192.0.2.1", world: []change{egressService("shop/checkout", "5.5.5.5"), hostIs("ovn-control-plane"), inForce,
+			notReady("ovn-control-plane"), moveTo("ovn-worker2")}, want: "IPv4 EgressService by EgressService/shop/checkout 5.5.5.5@ovn-control-plane", problems: "Programmed"},
 		{name: "the host moves, and the one before had other pods", pod: "shop/cart", to: "192.0.2.1", world: []change{egressService("shop/checkout", "5.5.5.5"), hostIs("ovn-control-plane"), inForce,
 			func(s *Snapshot) { s.EgressServices[0].Status.Programmed.Digest = "other" }, moveTo("ovn-worker2")}, want: "IPv4 Held by EgressService/shop/checkout", problems: "Programmed"},
 		{name: "sourceIPBy Network", pod: "shop/cart", to: "192.0.2.1", world: []change{egressService("shop/checkout"), func(s *Snapshot) {
@@ -305,9 +320,7 @@ func TestPod(t *testing.T) {
 			want: "IPv4 NotEgress 10.244.1.3@ovn-worker"},
 		{name: "to a Service whose endpoints are nodes", to: "10.96.0.1:443", world: []change{outsideService("default/kubernetes", "10.96.0.1", "172.18.0.3", "172.18.0.2"), inForce},
 			want: "IPv4 NotEgress 10.244.1.3@ovn-worker 172.18.0.3@ovn-worker"},
-		{name: "its own node does not answer the probes", to: "192.0.2.1", world: []change{inForce, func(s *Snapshot) {
-			s.Reachability.Nodes["ovn-worker"] = reachability.Node{State: reachability.Unreachable, Since: taken.Add(-10 * time.Second)}
-		}}, want: web4, problems: "NodeUnreachable"},
+		{name: "its own node does not answer the probes", to: "192.0.2.1", world: []change{inForce, silent("ovn-worker")}, want: web4, problems: "NodeUnreachable"},
 		{name: "to a node", to: "172.18.0.4", world: []change{egressIP("prod", "prod", "172.18.0.33"), inForce}, want: "IPv4 NotEgress 172.18.0.3@ovn-worker"},
 		{name: "to the metadata of a cloud", to: "169.254.169.254", world: []change{egressIP("prod", "prod", "172.18.0.33"), inForce}, want: "IPv4 NotEgress 172.18.0.3@ovn-worker"},
 		{name: "to an API server that is no node", to: "203.0.113.10:6443", world: []change{egressIP("prod", "prod", "172.18.0.33"), api, inForce}, want: "IPv4 NotEgress 172.18.0.3@ovn-worker"},
