@@ -40,13 +40,20 @@ func number(q url.Values, name string, otherwise, most int) (int, error) {
 	return n, nil
 }
 
-// status answers like "ovnkube egress status", with the oldest problems only.
+// Status is the answer of "ovnkube egress status", with the oldest problems only.
+type Status struct {
+	explain.Status
+	// Outage says since when and why the API server does not answer, so that all answers are from before; absent if it does.
+	Outage string `json:"outage,omitempty"`
+}
+
+// status answers with a Status.
 func status(v *view, r *http.Request) (any, error) {
 	most, err := number(r.URL.Query(), "problems", defaultLimit, maxLimit)
 	if err != nil {
 		return nil, err
 	}
-	s := v.status
+	s := Status{v.status, v.outage}
 	if more := len(s.Problems) - most; more > 0 {
 		s.Problems = s.Problems[:most]
 		s.Notes = append(slices.Clone(s.Notes), fmt.Sprintf("problems: %d more are left out", more))

@@ -19,6 +19,7 @@ type view struct {
 	cluster  *explain.Cluster
 	status   explain.Status
 	timeline []Entry
+	outage   string // see Status
 }
 
 // cache keeps the last view.
@@ -75,6 +76,7 @@ func (c *cache) read(ctx context.Context) (*view, error) {
 	c.mu.Lock()
 	last, failing := c.view, c.failing
 	c.mu.Unlock()
+	outage := ""
 	switch {
 	case failed != nil && last == nil:
 		return nil, failed
@@ -84,8 +86,8 @@ func (c *cache) read(ctx context.Context) (*view, error) {
 	case failed != nil:
 		failing = now
 		facts = last.facts
-		facts.Snapshot.Notes = append(slices.Clone(facts.Snapshot.Notes),
-			fmt.Sprintf("the API server cannot be queried since %s (%v): this is what it said before", now.UTC().Format(time.RFC3339), failed))
+		outage = fmt.Sprintf("the API server cannot be queried since %s (%v): this is what it said before", now.UTC().Format(time.RFC3339), failed)
+		facts.Snapshot.Notes = append(slices.Clone(facts.Snapshot.Notes), outage)
 	default:
 		failing = time.Time{}
 	}
@@ -93,7 +95,7 @@ func (c *cache) read(ctx context.Context) (*view, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &view{facts: facts, cluster: cluster, status: cluster.Status()}
+	v := &view{facts: facts, cluster: cluster, status: cluster.Status(), outage: outage}
 	if failed == nil {
 		c.observed.see(cluster.Objects(explain.ObjectFilter{}).Objects, facts.Snapshot.Taken)
 	}

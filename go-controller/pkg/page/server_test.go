@@ -1,6 +1,7 @@
 package page
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,7 +11,9 @@ import (
 	"net/http/httptest"
 	"os"
 	"path"
+	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -234,19 +237,38 @@ func TestAPIServerDoesNotAnswer(t *testing.T) {
 		t.Fatalf("before anything was read: status %d, %s", w.Code, w.Body)
 	}
 	c.err = nil
-	before := answer[explain.Status](t, s, "/api/v1/status")
+	before := answer[Status](t, s, "/api/v1/status")
+	if before.Outage != "" {
+		t.Errorf("it answers, and the outage is %q", before.Outage)
+	}
 	c.err = errors.New("connection refused")
 	const note = "the API server cannot be queried since 2026-03-01T12:00:10Z (connection refused): this is what it said before"
 	for _, later := range []time.Duration{10 * time.Second, 30 * time.Second} {
 		c.now = start.Add(later)
-		is := answer[explain.Status](t, s, "/api/v1/status")
-		if notes := strings.Join(is.Notes, "\n"); strings.Count(notes, note) != 1 || !is.AsOf.Equal(&before.AsOf) {
-			t.Errorf("as of %v, notes %s", is.AsOf, notes)
+		is := answer[Status](t, s, "/api/v1/status")
+		if notes := strings.Join(is.Notes, "\n"); strings.Count(notes, note) != 1 || is.Outage != note || !is.AsOf.Equal(&before.AsOf) {
+			t.Errorf("as of %v, outage %q, notes %s", is.AsOf, is.Outage, notes)
 		}
 	}
 	c.err, c.now = nil, start.Add(time.Minute)
-	if is := answer[explain.Status](t, s, "/api/v1/status"); strings.Contains(strings.Join(is.Notes, ""), "cannot be asked") || !is.AsOf.Time.Equal(c.now) {
-		t.Errorf("it answers again, and the page says as of %v, %v", is.AsOf, is.Notes)
+	if is := answer[Status](t, s, "/api/v1/status"); is.Outage != "" || slices.Contains(is.Notes, note) || !is.AsOf.Time.Equal(c.now) {
+		t.Errorf("it answers again, and the page says as of %v, outage %q, %v", is.AsOf, is.Outage, is.Notes)
+	}
+}
+
+// TestOutageOnPage: the script takes what it says of an outage from the field of the status.
+func TestOutageOnPage(t *testing.T) {
+	script, err := assets.ReadFile("assets/page.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	field, _ := reflect.TypeFor[Status]().FieldByName("Outage")
+	name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+	if want := "s." + name; !regexp.MustCompile(regexp.QuoteMeta(want) + `\b`).Match(script) {
+		t.Errorf("the script does not read %s", want)
+	}
+	if bytes.Contains(script, []byte("the API server")) {
+		t.Error("the script looks for the words of a note")
 	}
 }
 

@@ -109,8 +109,7 @@ function showStatus(s) {
   $("versions").hidden = !versions.length;
   replace("notes", s.notes || [], () => (s.notes || []).map((n) => make("li", {}, n)));
   const silent = (s.problems || []).find((p) => p.reason === "MasterSilent");
-  const old = (s.notes || []).find((n) => n.startsWith("the API server cannot be asked"));
-  if (old) banner("bad", "The API server does not answer", old);
+  if (s.outage) banner("bad", "The API server does not answer", s.outage);
   else if (silent) banner("bad", "No master runs", `${silent.message}. It last renewed its lease at ${clock(silent.since)}.`);
   else banner("", "", "");
 }
