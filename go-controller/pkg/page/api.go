@@ -55,10 +55,20 @@ func status(v *view, r *http.Request) (any, error) {
 	}
 	s := Status{v.status, v.outage}
 	if more := len(s.Problems) - most; more > 0 {
-		s.Problems = s.Problems[:most]
+		s.Problems = shortened(s.Problems, most)
 		s.Notes = append(slices.Clone(s.Notes), fmt.Sprintf("problems: %d more are left out", more))
 	}
 	return s, nil
+}
+
+// shortened returns the oldest problems, among them that no master runs, which the page shows before everything else.
+func shortened(problems []explain.Problem, most int) []explain.Problem {
+	first, rest := problems[:most], problems[most:]
+	silent := slices.IndexFunc(rest, func(p explain.Problem) bool { return p.Reason == explain.ReasonMasterSilent })
+	if most == 0 || silent < 0 {
+		return first
+	}
+	return append(slices.Clone(first[:most-1]), rest[silent])
 }
 
 // objects answers with a range of the objects.

@@ -272,6 +272,36 @@ func TestOutageOnPage(t *testing.T) {
 	}
 }
 
+// TestSilentMasterAmongMany: that no master runs is told, however many older problems there are.
+func TestSilentMasterAmongMany(t *testing.T) {
+	c := newCluster(t, 60)
+	for _, e := range c.facts.Snapshot.EgressIPs {
+		e.Status.Conditions = []metav1.Condition{{Type: "Programmed", Status: metav1.ConditionFalse, Reason: "WaitingForNode", LastTransitionTime: metav1.NewTime(start.Add(-24 * time.Hour))}}
+	}
+	c.now = start.Add(2 * time.Minute)
+	s := c.server()
+	for most, want := range map[string]int{"50": 50, "1": 1, "1000": 0} {
+		is := answer[Status](t, s, "/api/v1/status?problems="+most)
+		if want > 0 && len(is.Problems) != want {
+			t.Errorf("of %s problems, %d are told", most, len(is.Problems))
+		}
+		if !slices.ContainsFunc(is.Problems, func(p explain.Problem) bool { return p.Reason == explain.ReasonMasterSilent }) {
+			t.Errorf("of %s problems, none is that no master runs", most)
+		}
+		if !slices.IsSortedFunc(is.Problems, func(a, b explain.Problem) int {
+			if a.Since == nil || b.Since == nil {
+				return 0
+			}
+			return a.Since.Compare(b.Since.Time)
+		}) {
+			t.Errorf("the %s problems are not sorted by age", most)
+		}
+	}
+	if is := answer[Status](t, s, "/api/v1/status?problems=0"); len(is.Problems) > 0 {
+		t.Errorf("of no problems, %v", is.Problems)
+	}
+}
+
 func TestManyObjects(t *testing.T) {
 	const all = 12_000
 	s := newCluster(t, all).server()
