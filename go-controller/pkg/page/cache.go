@@ -35,7 +35,7 @@ type cache struct {
 }
 
 // get returns a view that is recent enough, and reads the cluster if needed. Concurrent requests share one read.
-// While the API server does not answer, it returns the last view, with a note.
+// Once the API server does not answer, it returns the last view, with a note, and does not wait: only the time of a read is limited.
 func (c *cache) get(ctx context.Context) (*view, error) {
 	if v := c.fresh(); v != nil {
 		return v, nil
@@ -51,6 +51,9 @@ func (c *cache) get(ctx context.Context) (*view, error) {
 		})
 		return v, err
 	})
+	if v := c.outage(); v != nil {
+		return v, nil
+	}
 	select {
 	case r := <-read:
 		v, _ := r.Val.(*view)
@@ -64,6 +67,16 @@ func (c *cache) fresh() *view {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.view == nil || c.config.Now().Sub(c.tried) >= c.config.MaxAge {
+		return nil
+	}
+	return c.view
+}
+
+// outage returns the last view if reading has been failing.
+func (c *cache) outage() *view {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.failing.IsZero() {
 		return nil
 	}
 	return c.view

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -230,30 +231,78 @@ func TestFactsGrowOld(t *testing.T) {
 }
 
 func TestAPIServerDoesNotAnswer(t *testing.T) {
-	c := newCluster(t, 1)
-	s := c.server()
-	c.err = errors.New("connection refused")
-	if w := get(s, "/api/v1/status"); w.Code != http.StatusBadGateway || !strings.Contains(w.Body.String(), "connection refused") {
-		t.Fatalf("before anything was read: status %d, %s", w.Code, w.Body)
-	}
-	c.err = nil
-	before := answer[Status](t, s, "/api/v1/status")
-	if before.Outage != "" {
-		t.Errorf("it answers, and the outage is %q", before.Outage)
-	}
-	c.err = errors.New("connection refused")
-	const note = "the API server cannot be queried since 2026-03-01T12:00:10Z (connection refused): this is what it said before"
-	for _, later := range []time.Duration{10 * time.Second, 30 * time.Second} {
-		c.now = start.Add(later)
-		is := answer[Status](t, s, "/api/v1/status")
-		if notes := strings.Join(is.Notes, "\n"); strings.Count(notes, note) != 1 || is.Outage != note || !is.AsOf.Equal(&before.AsOf) {
-			t.Errorf("as of %v, outage %q, notes %s", is.AsOf, is.Outage, notes)
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1)
+		s := c.server()
+		c.err = errors.New("connection refused")
+		if w := get(s, "/api/v1/status"); w.Code != http.StatusBadGateway || !strings.Contains(w.Body.String(), "connection refused") {
+			t.Fatalf("before anything was read: status %d, %s", w.Code, w.Body)
 		}
-	}
-	c.err, c.now = nil, start.Add(time.Minute)
-	if is := answer[Status](t, s, "/api/v1/status"); is.Outage != "" || slices.Contains(is.Notes, note) || !is.AsOf.Time.Equal(c.now) {
-		t.Errorf("it answers again, and the page says as of %v, outage %q, %v", is.AsOf, is.Outage, is.Notes)
-	}
+		c.err = nil
+		before := answer[Status](t, s, "/api/v1/status")
+		if before.Outage != "" {
+			t.Errorf("it answers, and the outage is %q", before.Outage)
+		}
+		c.err = errors.New("connection refused")
+		const note = "the API server cannot be queried since 2026-03-01T12:00:10Z (connection refused): this is what it said before"
+		for _, later := range []time.Duration{10 * time.Second, 30 * time.Second} {
+			c.now = start.Add(later)
+			is := answer[Status](t, s, "/api/v1/status")
+			if notes := strings.Join(is.Notes, "\n"); strings.Count(notes, note) != 1 || is.Outage != note || !is.AsOf.Equal(&before.AsOf) {
+				t.Errorf("as of %v, outage %q, notes %s", is.AsOf, is.Outage, notes)
+			}
+			synctest.Wait()
+		}
+		c.err, c.now = nil, start.Add(time.Minute)
+		get(s, "/api/v1/status") // what it reads is there for the next request
+		synctest.Wait()
+		if is := answer[Status](t, s, "/api/v1/status"); is.Outage != "" || slices.Contains(is.Notes, note) || !is.AsOf.Time.Equal(c.now) {
+			t.Errorf("it answers again, and the page says as of %v, outage %q, %v", is.AsOf, is.Outage, is.Notes)
+		}
+	})
+}
+
+// TestAPIServerIsSilent: while the API server gives no answer at all, requests do not wait for it, and one read at a time does.
+func TestAPIServerIsSilent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const timeout = 30 * time.Second
+		c := newCluster(t, 1)
+		silent := make(chan struct{})
+		s := c.server(func(config *Config) {
+			config.Now = time.Now
+			read := config.Read
+			config.Read = func(ctx context.Context) (Facts, error) {
+				facts, err := read(ctx)
+				select {
+				case <-silent:
+				case <-time.After(timeout):
+					err = errors.New("timed out")
+				}
+				return facts, err
+			}
+		})
+		close(silent)
+		answer[Status](t, s, "/api/v1/status")
+		silent = make(chan struct{})
+		<-time.After(10 * time.Second)
+		answer[Status](t, s, "/api/v1/status") // notices it
+		<-time.After(10 * time.Second)
+		reads, from := c.reads, time.Now()
+		for range 5 {
+			if is := answer[Status](t, s, "/api/v1/status"); is.Outage == "" {
+				t.Error("the outage is not told")
+			}
+			<-time.After(time.Second)
+		}
+		if waited := time.Since(from) - 5*time.Second; waited > 0 || c.reads != reads+1 {
+			t.Errorf("waited for %v, read %d times", waited, c.reads-reads)
+		}
+		close(silent)
+		synctest.Wait()
+		if is := answer[Status](t, s, "/api/v1/status"); is.Outage != "" {
+			t.Errorf("it answers again, and the outage is %q", is.Outage)
+		}
+	})
 }
 
 // TestOutageOnPage: the script takes what it says of an outage from the field of the status.
