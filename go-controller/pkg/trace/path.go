@@ -195,7 +195,11 @@ func (t *Tracer) missing(p *Path, ovn OVN) {
 		case *nbdb.LogicalRouterPolicy:
 			missing = (router != gateway || t.ofRoute(m, taken)) && t.untaken(p, ovn, router, m)
 		case *nbdb.NAT:
-			missing = ovn.passes(router) && !ovn.Asks && len(ovn.at(router, "lr_out_snat")) > 0 && ovn.Source.String() != m.ExternalIP
+			translated := ovn.Source.String() == m.ExternalIP
+			if len(part.Row.Refs) > 0 { // it exempts the pod from translation
+				translated = !ovn.Source.IsValid()
+			}
+			missing = ovn.passes(router) && !ovn.Asks && len(ovn.at(router, "lr_out_snat")) > 0 && !translated
 		}
 		if missing {
 			p.problem(t.by(), ReasonMissing, "OVN did not take the planned "+part.What+instead(ovn, part.Row))
