@@ -71,9 +71,9 @@ type answer struct {
 }
 
 // soon is the option of requests that are repeated until they are answered: an attempt from before the Service was
-// served is lost, and need not be waited for.
+// served may be lost, and need not be waited for. A packet may be, and is sent again after a second.
 func soon() string {
-	return "-timeout=" + time.Duration(float64(time.Second)*figures.Slowness()).String()
+	return "-timeout=" + time.Duration(1.5*float64(time.Second)*figures.Slowness()).String()
 }
 
 // get makes one request by TCP.
