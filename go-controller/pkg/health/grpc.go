@@ -5,10 +5,13 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"sync"
+	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
@@ -19,6 +22,11 @@ import (
 // reconnect is the maximum delay before a broken session is reconnected: less than a node may be
 // silent.
 const reconnect = 200 * time.Millisecond
+
+// unacknowledged is how long a session may get no acknowledgement from the other side before it counts as broken. Otherwise
+// the kernel repeats what it has sent after ever longer pauses: a node that comes back
+// after an outage would be silent for as long again.
+const unacknowledged = time.Second
 
 // GRPC is the Prober that uses the health service of the nodes, over one persistent session per
 // address. A broken session is reconnected; it is silence, not the broken session, that makes a
@@ -63,7 +71,7 @@ func (g *GRPC) session(addr netip.Addr) (*grpc.ClientConn, error) {
 		transport = credentials.NewTLS(g.tls)
 	}
 	conn, err := grpc.NewClient("passthrough:///"+netip.AddrPortFrom(addr, g.port).String(),
-		grpc.WithTransportCredentials(transport), grpc.WithNoProxy(),
+		grpc.WithTransportCredentials(transport), grpc.WithNoProxy(), grpc.WithContextDialer(dial),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: reconnect / 4, Multiplier: 2, Jitter: 0.2, MaxDelay: reconnect},
 			MinConnectTimeout: reconnect,
@@ -73,6 +81,18 @@ func (g *GRPC) session(addr netip.Addr) (*grpc.ClientConn, error) {
 	}
 	g.sessions[addr] = conn
 	return conn, nil
+}
+
+// dial opens a TCP connection that ends if it is not acknowledged in time.
+func dial(ctx context.Context, address string) (net.Conn, error) {
+	d := net.Dialer{Control: func(_, _ string, c syscall.RawConn) error {
+		var errOption error
+		err := c.Control(func(fd uintptr) {
+			errOption = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(unacknowledged.Milliseconds()))
+		})
+		return errors.Join(err, errOption)
+	}}
+	return d.DialContext(ctx, "tcp", address)
 }
 
 // Close ends all sessions.
