@@ -48,7 +48,7 @@ var rows = [][]group{
 		{title: "API types", names: []string{"apis"}, kind: vocabulary, columns: 2}, {names: []string{"nb"}, kind: vocabulary},
 		{names: []string{"place"}, kind: vocabulary}, {names: []string{"host"}, kind: vocabulary},
 	},
-	{{names: []string{"panics"}, kind: kit}, {names: []string{"waits"}, kind: kit}, {names: []string{"pki"}, kind: kit}, {names: []string{"raft"}, kind: kit}, {names: []string{"ovs/replica"}, kind: kit}, {names: []string{"topology"}, kind: vocabulary}},
+	{{names: []string{"panics"}, kind: kit}, {names: []string{"waits"}, kind: kit}, {names: []string{"tcp"}, kind: kit}, {names: []string{"pki"}, kind: kit}, {names: []string{"raft"}, kind: kit}, {names: []string{"ovs/replica"}, kind: kit}, {names: []string{"topology"}, kind: vocabulary}},
 }
 
 // group is a group of packages that are drawn in one box.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"sync"
 	"time"
 
@@ -55,6 +56,8 @@ type Env struct {
 	Kube kubernetes.Interface
 	// REST is the configuration of clients for our own kinds.
 	REST *rest.Config
+	// HTTP is what clients send requests with, so that they share connections.
+	HTTP *http.Client
 	// APIServers is the informer of where REST reaches the API servers. It runs before any role does, so that a master that
 	// takes over need not wait for a name server.
 	APIServers cache.SharedIndexInformer
@@ -168,11 +171,15 @@ func newEnv(cfg config.Config) (*Env, error) {
 	if err != nil {
 		return nil, err
 	}
-	cs, err := kubeClient(rc)
+	web, err := rest.HTTPClientFor(rc)
+	if err != nil {
+		return nil, fmt.Errorf("make the client of the API server: %w", err)
+	}
+	cs, err := kubeClient(rc, web)
 	if err != nil {
 		return nil, err
 	}
-	env := &Env{Config: cfg, Kube: cs, REST: rc, APIServers: newAPIServers(cfg, rc), Ready: NewChecks(), Metrics: metrics.New(version.Get())}
+	env := &Env{Config: cfg, Kube: cs, REST: rc, HTTP: web, APIServers: newAPIServers(cfg, rc), Ready: NewChecks(), Metrics: metrics.New(version.Get())}
 	// Queues get their metrics when they are created, so before any role runs.
 	workqueue.SetProvider(env.Metrics.Workqueue())
 	env.Metrics.Checks(env.Ready.Results)

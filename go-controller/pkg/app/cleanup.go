@@ -98,11 +98,7 @@ const cleanupTimeout = 10 * time.Second
 // cleanupRecord removes the recorded egress addresses from the host's links, and from the Node
 // object everything that masters and the node have written to it. It returns why the record is not known, or nil.
 func cleanupRecord(ctx context.Context, cfg config.Config, name string) (*unknownRecord, error) {
-	rc, err := restConfig(cfg.Kubernetes, serviceAccountDir)
-	if err != nil {
-		return nil, err
-	}
-	cs, err := kubeClient(rc)
+	cs, err := Kube(cfg.Kubernetes)
 	if err != nil {
 		return nil, err
 	}

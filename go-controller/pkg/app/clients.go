@@ -2,6 +2,7 @@ package app
 
 import (
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 
@@ -54,6 +55,7 @@ func restConfig(k config.Kubernetes, dir string) (*rest.Config, error) {
 	}
 	rc.QPS, rc.Burst = requestRate, requestBurst
 	rc.UserAgent = "ovnkube/" + version.Get().Version
+	kube.NoticeOutages(rc)
 	kube.RetryInformers(rc)
 	return rc, nil
 }
@@ -64,7 +66,11 @@ func Kube(k config.Kubernetes) (kubernetes.Interface, error) {
 	if err != nil {
 		return nil, err
 	}
-	return kubeClient(rc)
+	web, err := rest.HTTPClientFor(rc)
+	if err != nil {
+		return nil, fmt.Errorf("make the client of the API server: %w", err)
+	}
+	return kubeClient(rc, web)
 }
 
 // existing returns path if that file exists, else "".
@@ -75,9 +81,9 @@ func existing(path string) string {
 	return path
 }
 
-// kubeClient returns the client for the built-in kinds.
-func kubeClient(rc *rest.Config) (kubernetes.Interface, error) {
-	cs, err := kubernetes.NewForConfig(kube.Protobuf(rc))
+// kubeClient returns the client for the built-in kinds, which sends its requests with web.
+func kubeClient(rc *rest.Config, web *http.Client) (kubernetes.Interface, error) {
+	cs, err := kubernetes.NewForConfigAndClient(kube.Protobuf(rc), web)
 	if err != nil {
 		return nil, fmt.Errorf("make the client of the API server: %w", err)
 	}

@@ -28,7 +28,7 @@ func newEgressIPInformers(env *Env) (*egressIPInformers, error) {
 	if !env.Config.Features.EgressIP {
 		return nil, nil
 	}
-	client, err := versioned.NewForConfig(env.REST)
+	client, err := versioned.NewForConfigAndClient(env.REST, env.HTTP)
 	if err != nil {
 		return nil, fmt.Errorf("make the client of EgressIPs: %w", err)
 	}
@@ -49,7 +49,7 @@ func (i *egressIPInformers) informer() egressipinformers.EgressIPInformer {
 func (m *master) egressIPs(core informers.SharedInformerFactory) (*egressipmaster.Controller, []starter, *noreroute.PodSet, error) {
 	cfg := m.env.Config
 	if !cfg.Features.EgressIP {
-		client, err := versioned.NewForConfig(m.env.REST)
+		client, err := versioned.NewForConfigAndClient(m.env.REST, m.env.HTTP)
 		if err != nil {
 			return nil, nil, nil, fmt.Errorf("make the client of EgressIPs: %w", err)
 		}

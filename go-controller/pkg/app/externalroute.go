@@ -29,7 +29,7 @@ import (
 func (m *master) externalGateways(
 	core informers.SharedInformerFactory, pods *podmaster.Controller, routed *noreroute.PodSet, rerouted ...*noreroute.PodSet,
 ) ([]starter, error) {
-	routes, err := versioned.NewForConfig(m.env.REST)
+	routes, err := versioned.NewForConfigAndClient(m.env.REST, m.env.HTTP)
 	if err != nil {
 		return nil, fmt.Errorf("make the client of external gateways: %w", err)
 	}

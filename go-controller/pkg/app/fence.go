@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/singleflight"
-	"k8s.io/client-go/rest"
 )
 
 // leadership is when this process was last known to lead.
@@ -33,13 +32,13 @@ func fenced(env *Env, identity string) (*Env, error) {
 	valid := max(ha.LeaseDuration-ha.RenewDeadline-ha.RetryPeriod, 2*lookInterval)
 	f := &fence{led: &env.leader, valid: valid, limit: ha.RenewDeadline,
 		confirm: func(ctx context.Context) error { return confirmLeader(ctx, env, identity) }}
-	rc := rest.CopyConfig(env.REST)
-	rc.Wrap(func(next http.RoundTripper) http.RoundTripper { return fencedTransport{next, f} })
-	client, err := kubeClient(rc)
+	web := *env.HTTP
+	web.Transport = fencedTransport{env.HTTP.Transport, f}
+	client, err := kubeClient(env.REST, &web)
 	if err != nil {
 		return nil, err
 	}
-	return &Env{Config: env.Config, Kube: client, REST: rc, APIServers: env.APIServers, Ready: env.Ready, Metrics: env.Metrics, Audit: env.Audit}, nil
+	return &Env{Config: env.Config, Kube: client, REST: env.REST, HTTP: &web, APIServers: env.APIServers, Ready: env.Ready, Metrics: env.Metrics, Audit: env.Audit}, nil
 }
 
 // fence is shared by all clients of a master.

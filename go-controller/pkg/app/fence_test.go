@@ -48,8 +48,9 @@ func newFenceTest(t *testing.T) *fenceTest {
 	f.Env = testEnv(nil)
 	f.REST = &rest.Config{Host: server.URL}
 	f.Config.MasterHA.RenewDeadline, f.Config.MasterHA.LeaseDuration = time.Minute, 2*time.Minute
+	f.HTTP = server.Client()
 	var err error
-	if f.Kube, err = kubeClient(f.REST); err != nil {
+	if f.Kube, err = kubeClient(f.REST, f.HTTP); err != nil {
 		t.Fatal(err)
 	}
 	return f

@@ -317,7 +317,7 @@ func startAfter(done []<-chan struct{}, r runner) runner {
 
 // withoutEgressServices removes what is left of EgressServices.
 func (m *master) withoutEgressServices() error {
-	egress, err := versioned.NewForConfig(m.env.REST)
+	egress, err := versioned.NewForConfigAndClient(m.env.REST, m.env.HTTP)
 	if err != nil {
 		return fmt.Errorf("make the client of our own kinds: %w", err)
 	}
@@ -334,7 +334,7 @@ func (m *master) egressServices(core informers.SharedInformerFactory, pods *nore
 	if err != nil {
 		return nil, nil, err
 	}
-	egress, err := versioned.NewForConfig(m.env.REST)
+	egress, err := versioned.NewForConfigAndClient(m.env.REST, m.env.HTTP)
 	if err != nil {
 		return nil, nil, fmt.Errorf("make the client of our own kinds: %w", err)
 	}

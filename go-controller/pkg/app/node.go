@@ -381,7 +381,7 @@ func chassis(ctx context.Context, switches ovs.Client) (string, error) {
 // egressServices adds the node side of EgressServices and returns the informers of our own kinds.
 // pods are the pods of this node, all are all nodes.
 func (n *node) egressServices(core, pods informers.SharedInformerFactory, all *nodeinfo.View) (starter, error) {
-	egress, err := versioned.NewForConfig(n.env.REST)
+	egress, err := versioned.NewForConfigAndClient(n.env.REST, n.env.HTTP)
 	if err != nil {
 		return nil, fmt.Errorf("make the client of our own kinds: %w", err)
 	}

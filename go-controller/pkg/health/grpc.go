@@ -8,24 +8,23 @@ import (
 	"net"
 	"net/netip"
 	"sync"
-	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/ovnkube/ovnkube/go-controller/pkg/tcp"
 )
 
 // reconnect is the maximum delay before a broken session is reconnected: less than a node may be
 // silent.
 const reconnect = 200 * time.Millisecond
 
-// unacknowledged is how long a session may get no acknowledgement from the other side before it counts as broken. Otherwise
-// the kernel repeats what it has sent after ever longer pauses: a node that comes back
-// after an outage would be silent for as long again.
+// unacknowledged is how long a session may get no acknowledgement from the node before it is broken: a node that
+// comes back after an outage answers in a new one.
 const unacknowledged = time.Second
 
 // GRPC is the Prober that uses the health service of the nodes, over one persistent session per
@@ -66,6 +65,9 @@ func (g *GRPC) session(addr netip.Addr) (*grpc.ClientConn, error) {
 	if conn, ok := g.sessions[addr]; ok {
 		return conn, nil
 	}
+	dial := func(ctx context.Context, address string) (net.Conn, error) {
+		return tcp.Dialer(unacknowledged, 0).DialContext(ctx, "tcp", address) // gRPC limits the time
+	}
 	transport := insecure.NewCredentials()
 	if g.tls != nil {
 		transport = credentials.NewTLS(g.tls)
@@ -81,18 +83,6 @@ func (g *GRPC) session(addr netip.Addr) (*grpc.ClientConn, error) {
 	}
 	g.sessions[addr] = conn
 	return conn, nil
-}
-
-// dial opens a TCP connection that ends if it is not acknowledged in time.
-func dial(ctx context.Context, address string) (net.Conn, error) {
-	d := net.Dialer{Control: func(_, _ string, c syscall.RawConn) error {
-		var errOption error
-		err := c.Control(func(fd uintptr) {
-			errOption = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(unacknowledged.Milliseconds()))
-		})
-		return errors.Join(err, errOption)
-	}}
-	return d.DialContext(ctx, "tcp", address)
 }
 
 // Close ends all sessions.
