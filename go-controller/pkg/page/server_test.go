@@ -413,6 +413,34 @@ func TestPageIsItsOwn(t *testing.T) {
 	}
 }
 
+// TestLaterQuestionWins: an answer, or a failure, that arrives after a later question was asked is not shown.
+func TestLaterQuestionWins(t *testing.T) {
+	script, err := assets.ReadFile("assets/page.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	asks := regexp.MustCompile(`(?s)\nasync function (\w+)\([^)]*\) \{.*?\n\}\n`).FindAllSubmatch(script, -1)
+	for _, f := range asks {
+		if string(f[1]) == "ask" {
+			continue
+		}
+		counter := regexp.MustCompile(`\bmine = \+\+(\w+);`).FindSubmatch(f[0])
+		if counter == nil {
+			t.Errorf("%s does not count its questions", f[1])
+			continue
+		}
+		superseded := fmt.Sprintf(`\s+if \(mine !== %s\) return;`, counter[1])
+		for _, after := range []string{`await [^\n]*;`, `catch \(e\) \{`} {
+			if !regexp.MustCompile(after + superseded).Match(f[0]) {
+				t.Errorf("%s does not look after %s whether there is a later question", f[1], after)
+			}
+		}
+	}
+	if len(asks) < 3 {
+		t.Errorf("found %d functions that ask", len(asks))
+	}
+}
+
 // TestManyAskAtOnce: concurrent requests share what was read; to be run with the race detector.
 func TestManyAskAtOnce(t *testing.T) {
 	c := newCluster(t, 200)

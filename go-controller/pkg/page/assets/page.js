@@ -14,7 +14,7 @@ const KINDS = {
 };
 
 const $ = (id) => document.getElementById(id);
-let token = "", asOf = null, offset = 0, entries = 12, timer = 0, round = 0;
+let token = "", asOf = null, offset = 0, entries = 12, timer = 0, round = 0, question = 0;
 const shown = {}; // what each part shows, as text
 
 // make returns an element with attributes and children; strings become text, never markup.
@@ -217,14 +217,16 @@ async function explain(kind, name, to) {
   $("explain-name").value = name;
   $("explain-to").value = to;
   kindChosen();
-  const answer = $("explain-answer");
+  const answer = $("explain-answer"), mine = ++question;
   try {
     const text = await ask(`explain/${kind}`, { name, to: kind === "pod" ? to : "", output: "text" });
+    if (mine !== question) return; // superseded by a later question
     answer.replaceChildren(make("pre", { tabindex: "0", "aria-label": `Answer about ${name}` }, text.trimEnd().split("\n").map((line) => {
       const sign = line.trimStart()[0], kind = { "!": "bad", "*": "wins", "=": "row", "-": "row" }[sign];
       return make("span", { class: kind }, line + "\n");
     })));
   } catch (e) {
+    if (mine !== question) return;
     answer.replaceChildren(make("p", { class: "banner bad", role: "alert" }, e.message));
   }
   $("explain").scrollIntoView({ block: "start" });
