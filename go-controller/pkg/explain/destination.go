@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/ovnkube/ovnkube/go-controller/pkg/externalroute"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/place"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/reserved"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/service"
@@ -129,12 +130,21 @@ func (v *view) wayTo(to netip.Addr) (way, netip.Addr, string) {
 
 // onOwnNode reports whether an address is one of the pod's own node that receives packets of the
 // pod from OVN. In shared gateway mode these are the addresses shared with its gateway router: packets to
-// others leave by the external bridge.
+// others leave by the external bridge, unless the pod has external gateways.
 func (v *view) onOwnNode(to netip.Addr, owners []reserved.Owner) bool {
-	if v.node.Gateway.Mode != topology.GatewayLocal {
+	if !v.byKernel() {
 		return slices.Contains(v.node.GatewayAddresses(v.fam), to)
 	}
 	return slices.ContainsFunc(owners, func(o reserved.Owner) bool { return o.Kind == reserved.Node && o.Name == v.node.Name })
+}
+
+// byKernel reports whether the kernel of its own node forwards what the pod sends to nodes: in local gateway mode and, in both modes, if
+// the pod has external gateways, to which its routes would lead that otherwise.
+func (v *view) byKernel() bool {
+	if v.node.Gateway.Mode == topology.GatewayLocal {
+		return true
+	}
+	return slices.Contains(externalroute.Routed(externalroute.NodeRows(v.c.routeConfig, v.c.routes, v.routeSnapshot())), v.addr)
 }
 
 // viaService returns how the pod reaches the endpoints of a Service, with the addresses that they see.

@@ -318,8 +318,8 @@ func (v *view) gateways(service, ip verdict) verdict {
 	reroutes := func(d verdict) bool {
 		return d.outcome != "" && d.outcome != OutcomeUnknown
 	}
-	at := externalroute.NodeSnapshot{Node: v.node, Pods: []externalroute.Pod{{Key: v.key, Namespace: v.pod.Namespace, Addrs: []netip.Addr{v.addr}}},
-		Rerouted: map[netip.Addr]bool{v.addr: reroutes(service) || reroutes(ip)}}
+	at := v.routeSnapshot()
+	at.Rerouted = map[netip.Addr]bool{v.addr: reroutes(service) || reroutes(ip)}
 	own := v.c.routeConfig.DisableSNATMultipleGWs
 	rows := externalroute.NodeRows(v.c.routeConfig, v.c.routes, at)
 	d.rows(rows...)
@@ -344,6 +344,11 @@ func (v *view) gateways(service, ip verdict) verdict {
 	d.outcome, d.by = OutcomeGateways, v.routedBy(d.selected)
 	v.translated(&d, own, ip)
 	return d
+}
+
+// routeSnapshot returns what the rows for the pod's external gateways are planned from, without the influence of other features.
+func (v *view) routeSnapshot() externalroute.NodeSnapshot {
+	return externalroute.NodeSnapshot{Node: v.node, Pods: []externalroute.Pod{{Key: v.key, Namespace: v.pod.Namespace, Addrs: []netip.Addr{v.addr}}}}
 }
 
 // policies adds the policies that select the pod's namespace. It stores the gateway pods in gateways, by address.

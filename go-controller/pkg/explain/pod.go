@@ -208,12 +208,12 @@ func (v *view) fromNode() {
 	}
 }
 
-// nodeAddrTo returns the node's address with which the pod appears at to. If the kernel sends the traffic, in
-// local gateway mode and for pods on the host's network, it is the address of the interface, which is
-// known for networks that the node is on.
+// nodeAddrTo returns the node's address with which the pod appears at to. If the kernel sends the traffic, see
+// byKernel, and for pods on the host's network, it is the address of the interface, which is known for networks that the node
+// is on.
 func (v *view) nodeAddrTo(to netip.Addr) netip.Addr {
 	a := v.nodeAddr()
-	if v.node.Gateway.Mode != topology.GatewayLocal && !v.pod.Spec.HostNetwork {
+	if !v.pod.Spec.HostNetwork && !v.byKernel() {
 		return a
 	}
 	for _, p := range v.node.Host {
