@@ -316,7 +316,7 @@ func (v *view) sources(policy egressip.Policy, paths []egressip.Path) []Source {
 func (v *view) gateways(service, ip verdict) verdict {
 	d := verdict{detailed: v.detailed}
 	reroutes := func(d verdict) bool {
-		return d.outcome != "" && d.outcome != OutcomeUnknown
+		return d.outcome != "" && d.outcome != OutcomeUnknown && !d.everyNode
 	}
 	at := v.routeSnapshot()
 	at.Rerouted = map[netip.Addr]bool{v.addr: reroutes(service) || reroutes(ip)}

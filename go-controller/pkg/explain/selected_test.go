@@ -159,3 +159,24 @@ func TestGatewayOnOwnNode(t *testing.T) {
 		})
 	}
 }
+
+// TestGatewaysWithServiceOfEveryNode: no policy steers the pods of an EgressService that every node serves, so that its
+// pods have the same rows for their gateways as others.
+func TestGatewaysWithServiceOfEveryNode(t *testing.T) {
+	gateways := []func(*Snapshot){route("gws", "shop", "172.18.0.51"), func(s *Snapshot) { s.Settings.DisableSNATMultipleGWs = true }}
+	everyNode := func(s *Snapshot) { s.EgressServices[0].Spec.SourceIPBy = servicev1.SourceIPNetwork }
+	rows := func(world *Snapshot) string {
+		var text []string
+		for _, part := range ask(t, world, "shop/cart", "192.0.2.1").Families[0].ImplementedBy {
+			text = append(text, part.What)
+		}
+		return strings.Join(text, "\n")
+	}
+	want := rows(world(append(gateways, inForce)...))
+	if got := rows(world(append(gateways, egressService("shop/checkout"), everyNode, inForce)...)); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if steered := rows(world(append(gateways, egressService("shop/checkout", "5.5.5.5"), inForce)...)); !strings.Contains(steered, "NAT in GR_ovn-worker") {
+		t.Errorf("a pod that is steered is not exempt from translation:\n%s", steered)
+	}
+}
