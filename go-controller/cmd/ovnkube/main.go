@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/urfave/cli/v2"
 	"k8s.io/klog/v2"
@@ -81,7 +83,10 @@ func command() *cli.App {
 			if err := role.Validate(); err != nil {
 				return err
 			}
-			cfg, notices, err := load(file, given(), role)
+			cfg, notices, err := loadUntilRead(c.Context, func() (config.Config, []config.Notice, error) { return load(file, given(), role) })
+			if c.Context.Err() != nil {
+				return nil
+			}
 			if err != nil {
 				return err
 			}
@@ -117,12 +122,36 @@ func argument(name string) string {
 	return name
 }
 
+// rereadPause is the time between two attempts to read the external_ids of Open vSwitch.
+const rereadPause = time.Second
+
+// loadUntilRead loads the configuration, and waits for Open vSwitch, until ctx ends, if a setting that only its external_ids
+// can have is needed: on a host that boots, it may answer later than this process starts.
+func loadUntilRead(ctx context.Context, load func() (config.Config, []config.Notice, error)) (config.Config, []config.Notice, error) {
+	last := ""
+	for {
+		cfg, notices, err := load()
+		if !errors.Is(err, config.ErrExternalIDs) {
+			return cfg, notices, err
+		}
+		if now := err.Error(); now != last {
+			klog.InfoS("Waiting for Open vSwitch", "err", err)
+			last = now
+		}
+		select {
+		case <-time.After(rereadPause):
+		case <-ctx.Done():
+			return config.Config{}, nil, err
+		}
+	}
+}
+
 // load loads the configuration from its sources.
 func load(file string, flags map[string]string, role app.Role) (config.Config, []config.Notice, error) {
 	s := config.Sources{Flags: flags, LookupEnv: os.LookupEnv, ReadFile: os.ReadFile,
 		WithoutNorthbound: role.Master == "", WithoutSouthbound: role.CleanupNode != "", WithoutPage: role.Master == ""}
-	if role.Node != "" || role.CleanupNode != "" {
-		s.ExternalIDs = app.ExternalIDs
+	if node := cmp.Or(role.Node, role.CleanupNode); node != "" {
+		s.ExternalIDs = func() (map[string]string, error) { return app.ExternalIDs(node) }
 	}
 	return loadFrom(s, file)
 }

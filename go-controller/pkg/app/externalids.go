@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"time"
+
+	gatewaynode "github.com/ovnkube/ovnkube/go-controller/pkg/gateway/node"
 )
 
 const (
@@ -15,11 +17,18 @@ const (
 	ovsTimeout = 3 * time.Second
 )
 
-// ExternalIDs reads the external_ids of the local Open vSwitch, for config.Sources. It runs one
-// select over the database's socket: there is no configuration yet from which to create a real
-// OVSDB client.
-func ExternalIDs() (map[string]string, error) { return externalIDs(ovsSocket) }
+// ExternalIDs reads the external_ids of the local Open vSwitch, for config.Sources. If its database
+// was lost, the ones are added that the given node had in it.
+func ExternalIDs(node string) (map[string]string, error) {
+	ids, err := externalIDs(ovsSocket)
+	if err != nil {
+		return nil, err
+	}
+	return gatewaynode.WithLost(ids, stateFile, node), nil
+}
 
+// externalIDs runs one select over the database's socket: there is no configuration yet from which
+// to create a real OVSDB client.
 func externalIDs(socket string) (map[string]string, error) {
 	conn, err := net.DialTimeout("unix", socket, ovsTimeout)
 	if err != nil {

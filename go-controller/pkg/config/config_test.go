@@ -354,9 +354,37 @@ func TestExternalIDsAreReadOnlyWhereNeeded(t *testing.T) {
 	if _, n := mustLoad(t, s); calls != 0 || len(n) != 0 {
 		t.Errorf("%d calls, notices %v", calls, n)
 	}
-	s.Flags = nil
+	s.Flags = map[string]string{"sb-address": "unix:/sb"}
 	if _, n := mustLoad(t, s); calls != 1 || len(n) != 1 || n[0].String() != "external_ids of Open vSwitch: not read: no socket" {
 		t.Errorf("%d calls, notices %v", calls, n)
+	}
+}
+
+// TestUnreadExternalIDs: a node writes its southbound address to the external_ids, so a default must not take the place of one
+// that could not be read.
+func TestUnreadExternalIDs(t *testing.T) {
+	unread := func() (map[string]string, error) { return nil, errors.New("no socket") }
+	for name, s := range map[string]Sources{
+		"nothing":           {ExternalIDs: unread},
+		"northbound only":   {ExternalIDs: unread, Flags: map[string]string{"nb-address": "unix:/nb"}},
+		"empty environment": {ExternalIDs: unread, LookupEnv: env("K8S_APISERVER", "")},
+	} {
+		want := "external_ids of Open vSwitch cannot be read: no socket; --sb-address, which may be there, has no other source"
+		if _, _, err := Load(s); !errors.Is(err, ErrExternalIDs) || err.Error() != want {
+			t.Errorf("%s: %v, want %s", name, err, want)
+		}
+	}
+	for name, s := range map[string]Sources{
+		"flag":          {ExternalIDs: unread, Flags: map[string]string{"sb-address": "unix:/sb"}},
+		"default, said": {ExternalIDs: unread, Flags: map[string]string{"sb-address": "unix:/var/run/ovn/ovnsb_db.sock"}},
+		"file":          {ExternalIDs: unread, File: ini("ovnsouth", "address", "unix:/sb")},
+		"cleanup":       {ExternalIDs: unread, WithoutSouthbound: true},
+		"empty":         {ExternalIDs: func() (map[string]string, error) { return nil, nil }},
+		"master":        {},
+	} {
+		if _, _, err := Load(s); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 

@@ -18,7 +18,7 @@ type Sources struct {
 	LookupEnv func(name string) (string, bool)
 	// ExternalIDs reads the external_ids of Open vSwitch. It is called at most once, and
 	// only if a setting that they may contain has no other source. Nil reads nothing; an
-	// error becomes a Notice.
+	// error becomes a Notice, or ErrExternalIDs.
 	ExternalIDs func() (map[string]string, error)
 	// ReadFile is called for configured files that must be usable at startup:
 	// certificates and keys. Nil checks none.
@@ -34,6 +34,10 @@ type Sources struct {
 	WithoutKubernetes bool
 }
 
+// ErrExternalIDs is the error of Load if the external_ids of Open vSwitch could not be read and the
+// node would therefore replace the setting in them by its default.
+var ErrExternalIDs = errors.New("external_ids of Open vSwitch cannot be read")
+
 // given is a value as text, and where it came from.
 type given struct{ where, text string }
 
@@ -42,6 +46,7 @@ type loader struct {
 	sources Sources
 	file    map[*Option]given
 	ids     func() map[string]string
+	unread  error // why ids failed
 	config  Config
 	from    map[*Option]given
 	notices []Notice
@@ -68,17 +73,30 @@ func Load(s Sources) (Config, []Notice, error) {
 	if err := l.validate(); err != nil {
 		return Config{}, nil, err
 	}
+	if err := l.checkWrittenBack(); err != nil {
+		return Config{}, nil, err
+	}
 	return l.config, l.notices, nil
 }
 
-// readExternalIDs queries Open vSwitch. A failure is not an error, as every setting in
+// checkWrittenBack refuses the default of a setting that a node writes to the external_ids if they
+// could not be read: it would replace the one that is there. See OVNControllerIDs.
+func (l *loader) checkWrittenBack() error {
+	o := l.option(&l.config.OVNSouth.Endpoints)
+	if l.unread == nil || l.sources.WithoutSouthbound || l.from[o] != o.byDefault() {
+		return nil
+	}
+	return fmt.Errorf("%w: %w; %s, which may be there, has no other source", ErrExternalIDs, l.unread, o.Name())
+}
+
+// readExternalIDs queries Open vSwitch. A failure is not an error by itself, as every setting in
 // external_ids has other sources.
 func (l *loader) readExternalIDs() map[string]string {
 	if l.sources.ExternalIDs == nil {
 		return nil
 	}
 	ids, err := l.sources.ExternalIDs()
-	if err != nil {
+	if l.unread = err; err != nil {
 		l.notices = append(l.notices, Notice{Where: "external_ids of Open vSwitch", Reason: "not read: " + err.Error()})
 	}
 	return ids
@@ -128,8 +146,11 @@ func (l *loader) pick(o *Option) (given, bool) {
 			return given{"external_ids:" + o.ExternalID, text}, true
 		}
 	}
-	return given{"default of " + o.Name(), o.Default}, false
+	return o.byDefault(), false
 }
+
+// byDefault is the value of an option that has no source.
+func (o *Option) byDefault() given { return given{"default of " + o.Name(), o.Default} }
 
 // noticeOverride reports that the file has another value than the flag that is used.
 func (l *loader) noticeOverride(o *Option, used given) {

@@ -42,3 +42,28 @@ func TestParametersSinceTheLoss(t *testing.T) {
 		t.Errorf("external_ids are\n%s\nwant\n%s", got, before)
 	}
 }
+
+// TestWithLost: a process that starts on a database that was lost finds the settings that were in it, unless somebody has set them again.
+func TestWithLost(t *testing.T) {
+	l := newLab(t)
+	l.up()
+	l.vs.Run("ovs-vsctl", "set", "Open_vSwitch", ".", "external_ids:k8s-api-server=https://192.0.2.1:6443")
+	l.up()
+	g := l.start(l.db)
+	for _, tc := range []struct {
+		what string
+		have map[string]string
+		node string
+		want [2]string
+	}{
+		{"as it was", map[string]string{idEncapIP: "192.0.2.9", idRemote: ""}, nodeName, [2]string{}},
+		{"lost", map[string]string{idRemote: ""}, nodeName, [2]string{g.ControllerIDs[idRemote], "https://192.0.2.1:6443"}},
+		{"set again", map[string]string{idRemote: "tcp:192.0.2.7:6642"}, nodeName, [2]string{"tcp:192.0.2.7:6642", "https://192.0.2.1:6443"}},
+		{"another node's", nil, "n2", [2]string{}},
+	} {
+		got := WithLost(tc.have, g.StateFile, tc.node)
+		if got := [2]string{got[idRemote], got["k8s-api-server"]}; got != tc.want {
+			t.Errorf("%s: %q, want %q", tc.what, got, tc.want)
+		}
+	}
+}

@@ -1,7 +1,9 @@
 package node
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 
 	"k8s.io/klog/v2"
 
@@ -55,12 +57,31 @@ func (g *Gateway) lostBridge(p physicalNetwork) (name, uplink string, err error)
 	return m.Bridge, m.Record.Uplink, nil
 }
 
+// WithLost returns the external_ids of Open_vSwitch and, if its database was lost, the ones that node's
+// state file has in addition.
+func WithLost(have map[string]string, stateFile, node string) map[string]string {
+	remembered := recall(stateFile, node).System
+	if !isLost(have, remembered) {
+		return have
+	}
+	all := maps.Clone(remembered)
+	for key, value := range have {
+		all[key] = cmp.Or(value, all[key])
+	}
+	return all
+}
+
+// isLost reports whether the database was lost, given its external_ids and the ones it had.
+func isLost(have, remembered map[string]string) bool {
+	return have[idEncapIP] == "" && remembered[idEncapIP] != ""
+}
+
 // lostIDs returns the external_ids that a database has lost, given its current ones: start
 // scripts may have set some, including the identity. The ones that make ovn-controller use
 // the bridges are written at the end of a pass.
 func lostIDs(have, remembered map[string]string) (map[string]string, error) {
 	lost := map[string]string{}
-	if have[idEncapIP] != "" || remembered[idEncapIP] == "" {
+	if !isLost(have, remembered) {
 		return lost, nil
 	}
 	for key, value := range remembered {
