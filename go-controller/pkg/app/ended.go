@@ -2,9 +2,12 @@ package app
 
 import (
 	"context"
+	"errors"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 
 	"k8s.io/klog/v2"
 
@@ -23,7 +26,21 @@ type translation struct{ pod, to netip.Addr }
 type endedTranslations struct {
 	read  func(ctx context.Context) (map[translation]bool, error)
 	flush func(ctx context.Context, stale func(src, to netip.Addr) bool, ended []netip.Addr) error
+
+	mu    sync.Mutex
 	found map[translation]bool
+}
+
+// translatingChains are the iptables chains: with their leftovers, the connections go that used them.
+type translatingChains struct {
+	sweeper
+	ended *endedTranslations
+}
+
+// Sweep implements sweeper. What could not be deleted yet, maybe of the other family, ends later.
+func (c translatingChains) Sweep(ctx context.Context) error {
+	err := c.sweeper.Sweep(ctx)
+	return errors.Join(err, c.ended.forget(ctx, err == nil))
 }
 
 // note reads the existing translations, before anything is written.
@@ -34,8 +51,10 @@ func (e *endedTranslations) note(ctx context.Context) {
 	}
 }
 
-// forget deletes the connections whose translation has ended, once the leftovers are deleted.
-func (e *endedTranslations) forget(ctx context.Context) error {
+// forget deletes the connections whose translation is no longer there. If all leftovers are deleted, what is there is wanted.
+func (e *endedTranslations) forget(ctx context.Context, swept bool) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	if len(e.found) == 0 {
 		return nil
 	}
@@ -43,23 +62,27 @@ func (e *endedTranslations) forget(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	given := map[netip.Addr]bool{}
+	gone, given := maps.Clone(e.found), map[netip.Addr]bool{}
 	for t := range now {
 		given[t.to] = true
-		delete(e.found, t)
+		delete(gone, t)
+		if swept {
+			delete(e.found, t)
+		}
 	}
 	var ended []netip.Addr
-	for t := range e.found {
+	for t := range gone {
 		if !given[t.to] && !slices.Contains(ended, t.to) {
 			ended = append(ended, t.to)
 		}
 	}
-	if len(e.found) > 0 {
-		if err := e.flush(ctx, func(src, to netip.Addr) bool { return e.found[translation{src, to}] }, ended); err != nil {
-			return err
-		}
+	if len(gone) == 0 {
+		return nil
 	}
-	e.found = nil
+	if err := e.flush(ctx, func(src, to netip.Addr) bool { return gone[translation{src, to}] }, ended); err != nil {
+		return err
+	}
+	maps.DeleteFunc(e.found, func(t translation, _ bool) bool { return gone[t] })
 	return nil
 }
 

@@ -81,16 +81,16 @@ func TestEndedWhileDown(t *testing.T) {
 	}}
 	e.note(t.Context())
 	serve(after, 1)
-	if err := after.Sweep(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := e.forget(t.Context()); !errors.Is(err, fail) {
+	// It does not matter that another kind of object cannot be repaired.
+	d := hostWriters{guard: func() {}, trim: func(context.Context) error { return nil },
+		swept: map[string]sweeper{chains: translatingChains{after, e}, routes: &failing{}}}
+	if err := d.resync(t.Context()); !errors.Is(err, fail) {
 		t.Fatalf("error %v", err)
 	}
 	fail = nil
 	for range 2 {
-		if err := e.forget(t.Context()); err != nil {
-			t.Fatal(err)
+		if err := d.resync(t.Context()); err == nil || strings.Contains(err.Error(), chains) {
+			t.Fatalf("error %v", err)
 		}
 	}
 	want := []netip.Addr{families[0][0], families[0][3], families[1][0], families[1][3]}
@@ -192,6 +192,51 @@ func TestParseTranslation(t *testing.T) {
 		}
 		if got != want {
 			t.Errorf("%s: %q, want %q", line, got, want)
+		}
+	}
+}
+
+// halfSwept are chains of which one translation is deleted at a time; the last sweep succeeds.
+type halfSwept struct{ left []translation }
+
+func (h *halfSwept) Resync(context.Context) error { return nil }
+
+func (h *halfSwept) Sweep(context.Context) error {
+	if h.left = h.left[1:]; len(h.left) > 1 {
+		return errors.New("not yet")
+	}
+	return nil
+}
+
+// TestEndedInHalves: connections whose translation is deleted are deleted at once, even if leftovers remain, those of the latter later,
+// and those of a translation that is wanted never, even if it ends afterwards.
+func TestEndedInHalves(t *testing.T) {
+	a := netip.MustParseAddr
+	all := []translation{{a("10.244.1.3"), a("5.5.5.5")}, {a("fd00::3"), a("fd55::5")}, {a("10.244.1.4"), a("5.5.5.5")}}
+	h := &halfSwept{left: slices.Clone(all)}
+	var flushed []string
+	e := &endedTranslations{
+		read: func(context.Context) (map[translation]bool, error) {
+			now := map[translation]bool{}
+			for _, t := range h.left {
+				now[t] = true
+			}
+			return now, nil
+		},
+		flush: func(_ context.Context, stale func(src, to netip.Addr) bool, ended []netip.Addr) error {
+			for i, t := range all {
+				if stale(t.pod, t.to) {
+					flushed = append(flushed, fmt.Sprint(i, ended))
+				}
+			}
+			return nil
+		},
+	}
+	e.note(t.Context())
+	c := translatingChains{h, e}
+	for i, want := range [][]string{{"0 []"}, {"0 []", "1 [fd55::5]"}, {"0 []", "1 [fd55::5]"}} {
+		if err := c.Sweep(t.Context()); (err != nil) != (i == 0) || !slices.Equal(flushed, want) {
+			t.Errorf("sweep %d: flushed %q, want %q, %v", i, flushed, want, err)
 		}
 	}
 }

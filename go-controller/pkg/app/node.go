@@ -310,9 +310,9 @@ func (n *node) hostWriters(ctx context.Context) (err error) {
 	n.second = bridgenode.New([]string{gateway.Contributor}, n.switches, openBridge)
 	n.kept = hostWriters{
 		guard: n.ensureGuard, events: watch.Watch,
-		trim: func(ctx context.Context) error { return errors.Join(n.record.Trim(ctx), ended.forget(ctx)) },
+		trim: n.record.Trim,
 		swept: map[string]sweeper{
-			chains:     n.chains,
+			chains:     translatingChains{n.chains, ended},
 			routes:     n.routes,
 			addresses:  n.addrs,
 			flows:      n.flows,
