@@ -34,13 +34,14 @@ func TestExpirations(t *testing.T) {
 		}
 	}
 	long, longer := authority(100), authority(200)
-	issued := func(days int) []byte {
+	issue := func(days int) pki.Text {
 		text, _, err := long.Ensure(pki.Text{}, pki.Subject{Name: "master", Client: true}, now, day(days).Sub(now))
 		if err != nil {
 			t.Fatal(err)
 		}
-		return text.Cert
+		return text
 	}
+	issued := func(days int) []byte { return issue(days).Cert }
 	secure := []config.Endpoint{{Scheme: config.SchemeSSL}}
 	cfg := config.Config{
 		OVNNorth: config.Database{Endpoints: secure, Cert: path("absent"), CACert: path("nothing")},
@@ -66,6 +67,15 @@ func TestExpirations(t *testing.T) {
 	want(map[string]int{"cert": 30, "ca": 100, "metrics": 50})
 	write("cert", issued(90))
 	want(map[string]int{"cert": 90, "ca": 100, "metrics": 50})
+	combined := issue(40) // one file for the key and the certificate
+	write("cert", combined.Key, combined.Cert)
+	write("metrics", combined.Key, longer.Certificate(), combined.Key, combined.Cert)
+	want(map[string]int{"cert": 40, "ca": 100, "metrics": 40})
+	cfg.Metrics.ServerCert = path("nothing")
+	write("nothing", combined.Key)
+	want(map[string]int{"cert": 40, "ca": 100})
+	cfg.Metrics.ServerCert = path("metrics")
+	write("metrics", issued(50))
 	cfg.OVNSouth.Endpoints = []config.Endpoint{{Scheme: config.SchemeUnix}}
 	want(map[string]int{"metrics": 50})
 }

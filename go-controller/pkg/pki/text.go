@@ -175,9 +175,12 @@ func (d Dir) newKey(path string) (crypto.Signer, error) {
 	return key, write(path, data, 0o600, false)
 }
 
-// parseCerts parses certificates up to the first block that is not one.
+// parseCerts parses certificates up to the first that cannot be parsed. A file may have the key as well, in any order.
 func parseCerts(text []byte) (out []*x509.Certificate) {
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type != "CERTIFICATE" {
+			continue
+		}
 		cert, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
 			break
