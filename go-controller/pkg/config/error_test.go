@@ -218,6 +218,29 @@ func TestNodeWithoutNorthboundFiles(t *testing.T) {
 	}
 }
 
+// TestFilesBesideKubeconfig: the external_ids of a former installation may name files that are gone, and a kubeconfig makes them unused.
+func TestFilesBesideKubeconfig(t *testing.T) {
+	s := Sources{
+		Flags: map[string]string{"k8s-kubeconfig": "/kubeconfig"},
+		ExternalIDs: func() (map[string]string, error) {
+			return map[string]string{"k8s-ca-certificate": "/none/ca", "k8s-api-token-file": "/none/token"}, nil
+		},
+		ReadFile: func(path string) ([]byte, error) {
+			if path == "/kubeconfig" {
+				return nil, nil
+			}
+			return noFile(path)
+		},
+	}
+	if _, _, err := Load(s); err != nil {
+		t.Error(err)
+	}
+	s.Flags = map[string]string{"k8s-apiserver": "https://192.0.2.1:6443"}
+	if _, _, err := Load(s); err == nil || !strings.HasPrefix(err.Error(), "external_ids:k8s-ca-certificate: ") {
+		t.Errorf("without a kubeconfig: %v", err)
+	}
+}
+
 // TestFilesOfOtherRoles: a process does not need the files of settings that only another role uses.
 func TestFilesOfOtherRoles(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -197,12 +197,13 @@ func (l *loader) checkDatabase(db *Database) error {
 	return l.checkAuthorities(&db.CACert, ": "+e.where+" uses ssl")
 }
 
+// checkKubernetes checks the files that are used: a kubeconfig has its own authority and credentials.
 func (l *loader) checkKubernetes() error {
 	if l.sources.WithoutKubernetes {
 		return nil
 	}
 	k := &l.config.Kubernetes
-	if _, err := l.readable(&k.Kubeconfig, "a readable kubeconfig file"); err != nil {
+	if _, err := l.readable(&k.Kubeconfig, "a readable kubeconfig file"); err != nil || k.Kubeconfig != "" {
 		return err
 	}
 	if err := l.checkAuthorities(&k.CACert, ""); err != nil {
