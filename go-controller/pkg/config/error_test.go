@@ -9,8 +9,9 @@ import (
 const dual = "10.244.0.0/16/24,fd00:10:244::/48/64"
 
 func TestErrors(t *testing.T) {
+	const ordinary = "; no loopback, multicast or unspecified addresses"
 	const subnets = "CIDR[/length of a node's subnet] separated by commas, e.g. 10.244.0.0/16/24,fd00:10:244::/48/64; " +
-		"the length is from the CIDR's own to 29 (default 24) for IPv4, always 64 for IPv6"
+		"the length is from the CIDR's own to 29 (default 24) for IPv4, always 64 for IPv6" + ordinary
 	const members = "tcp:HOST:PORT, ssl:HOST:PORT or unix:PATH, several of one scheme separated by commas, IPv6 in brackets"
 	type flags = map[string]string
 	for _, tc := range []struct {
@@ -29,7 +30,16 @@ func TestErrors(t *testing.T) {
 		{"mode", flags{"gateway-mode": ""}, "", [2]string{}, [2]string{}, `--gateway-mode: value "": allowed: local or shared`},
 		{"mode by switch", flags{"gateway-local": "x"}, "", [2]string{}, [2]string{}, `--gateway-local: value "x": allowed: local or shared`},
 		{"encapsulation", flags{"encap-type": "vxlan"}, "", [2]string{}, [2]string{}, `--encap-type: value "vxlan": allowed: geneve`},
-		{"encapsulation address", flags{"encap-ip": "0.0.0.0"}, "", [2]string{}, [2]string{}, `--encap-ip: value "0.0.0.0": allowed: an IPv4 or IPv6 address`},
+		{"encapsulation address", flags{"encap-ip": "0.0.0.0"}, "", [2]string{}, [2]string{}, `--encap-ip: value "0.0.0.0": allowed: an IPv4 or IPv6 address` + ordinary},
+		{"loopback encapsulation address", flags{"encap-ip": "127.0.0.1"}, "", [2]string{}, [2]string{}, `--encap-ip: value "127.0.0.1": allowed: an IPv4 or IPv6 address` + ordinary},
+		{"loopback next hop", flags{"gateway-nexthop": "172.18.0.1,::ffff:127.0.0.2"}, "", [2]string{}, [2]string{}, `--gateway-nexthop: value "172.18.0.1,::ffff:127.0.0.2": allowed: IPv4 or IPv6 addresses separated by commas` + ordinary},
+		{"loopback subnets", flags{"cluster-subnets": "127.0.0.0/8"}, "", [2]string{}, [2]string{}, `--cluster-subnets: value "127.0.0.0/8": allowed: ` + subnets},
+		{"part of the loopback", flags{"cluster-subnets": "127.128.0.0/16"}, "", [2]string{}, [2]string{}, `--cluster-subnets: value "127.128.0.0/16": allowed: ` + subnets},
+		{"multicast subnets", flags{"cluster-subnets": "224.0.0.0/4"}, "", [2]string{}, [2]string{}, `--cluster-subnets: value "224.0.0.0/4": allowed: ` + subnets},
+		{"subnets with the loopback", flags{"cluster-subnets": "::/48"}, "", [2]string{}, [2]string{}, `--cluster-subnets: value "::/48": allowed: ` + subnets},
+		{"everything", flags{"k8s-service-cidrs": "0.0.0.0/0"}, "", [2]string{}, [2]string{}, `--k8s-service-cidrs: value "0.0.0.0/0": allowed: ranges in CIDR form separated by commas, e.g. 10.96.0.0/16,fd00:10:96::/112` + ordinary},
+		{"multicast services", flags{"k8s-service-cidrs": "ff08::/112"}, "", [2]string{}, [2]string{}, `--k8s-service-cidrs: value "ff08::/112": allowed: ranges in CIDR form separated by commas, e.g. 10.96.0.0/16,fd00:10:96::/112` + ordinary},
+		{"loopback join", flags{"gateway-v6-join-subnet": "::/64"}, "", [2]string{}, [2]string{}, `--gateway-v6-join-subnet: value "::/64": allowed: an IPv6 range in CIDR form, /126 or larger` + ordinary},
 		{"subnets", flags{"cluster-subnets": "10.0.0.0/33"}, "", [2]string{}, [2]string{}, `--cluster-subnets: value "10.0.0.0/33": allowed: ` + subnets},
 		{"host length too short", flags{"cluster-subnets": "10.0.0.0/16/15"}, "", [2]string{}, [2]string{}, `--cluster-subnets: value "10.0.0.0/16/15": allowed: ` + subnets},
 		{"host length too long", flags{"cluster-subnets": "10.0.0.0/16/30"}, "", [2]string{}, [2]string{}, `--cluster-subnets: value "10.0.0.0/16/30": allowed: ` + subnets},
@@ -37,9 +47,9 @@ func TestErrors(t *testing.T) {
 		{"IPv6 host length", flags{"cluster-subnets": "fd00::/48/72"}, "", [2]string{}, [2]string{}, `--cluster-subnets: value "fd00::/48/72": allowed: ` + subnets},
 		{"range smaller than a node", flags{"cluster-subnets": "10.0.0.0/26"}, "", [2]string{}, [2]string{}, `--cluster-subnets: value "10.0.0.0/26": allowed: ` + subnets},
 		{"empty item", flags{"cluster-subnets": "10.0.0.0/16,"}, "", [2]string{}, [2]string{}, `--cluster-subnets: value "10.0.0.0/16,": allowed: ` + subnets},
-		{"join family", flags{"gateway-v4-join-subnet": "fd98::/64"}, "", [2]string{}, [2]string{}, `--gateway-v4-join-subnet: value "fd98::/64": allowed: an IPv4 range in CIDR form, /30 or larger`},
-		{"masquerade size", flags{"gateway-v6-masquerade-subnet": "fd69::/126"}, "", [2]string{}, [2]string{}, `--gateway-v6-masquerade-subnet: value "fd69::/126": allowed: an IPv6 range in CIDR form, /125 or larger`},
-		{"next hop", flags{"gateway-nexthop": "172.18.0.1 172.18.0.2"}, "", [2]string{}, [2]string{}, `--gateway-nexthop: value "172.18.0.1 172.18.0.2": allowed: IPv4 or IPv6 addresses separated by commas`},
+		{"join family", flags{"gateway-v4-join-subnet": "fd98::/64"}, "", [2]string{}, [2]string{}, `--gateway-v4-join-subnet: value "fd98::/64": allowed: an IPv4 range in CIDR form, /30 or larger` + ordinary},
+		{"masquerade size", flags{"gateway-v6-masquerade-subnet": "fd69::/126"}, "", [2]string{}, [2]string{}, `--gateway-v6-masquerade-subnet: value "fd69::/126": allowed: an IPv6 range in CIDR form, /125 or larger` + ordinary},
+		{"next hop", flags{"gateway-nexthop": "172.18.0.1 172.18.0.2"}, "", [2]string{}, [2]string{}, `--gateway-nexthop: value "172.18.0.1 172.18.0.2": allowed: IPv4 or IPv6 addresses separated by commas` + ordinary},
 		{"scheme", flags{"nb-address": "udp:1.2.3.4:6641"}, "", [2]string{}, [2]string{}, `--nb-address: value "udp:1.2.3.4:6641": allowed: ` + members},
 		{"brackets", flags{"nb-address": "tcp:fd00::1:6641"}, "", [2]string{}, [2]string{}, `--nb-address: value "tcp:fd00::1:6641": allowed: ` + members},
 		{"schemes mixed", flags{"sb-address": "tcp:1.2.3.4:6642,ssl:1.2.3.5:6642"}, "", [2]string{}, [2]string{}, `--sb-address: value "tcp:1.2.3.4:6642,ssl:1.2.3.5:6642": allowed: ` + members},

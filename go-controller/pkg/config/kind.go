@@ -128,17 +128,27 @@ func duration(what string, unit time.Duration, low, high int) kind[time.Duration
 	}}
 }
 
+// special are the addresses that no host, pod or Service can have.
+var special = []netip.Prefix{
+	netip.MustParsePrefix("0.0.0.0/32"), netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("224.0.0.0/4"),
+	netip.MustParsePrefix("::/127"), netip.MustParsePrefix("ff00::/8"),
+}
+
+// ordinary says that special addresses are not allowed.
+const ordinary = "; no loopback, multicast or unspecified addresses"
+
 // address accepts one IP address.
 func address() kind[netip.Addr] {
-	return kind[netip.Addr]{allowed: "an IPv4 or IPv6 address", parse: parseAddr}
+	return kind[netip.Addr]{allowed: "an IPv4 or IPv6 address" + ordinary, parse: parseAddr}
 }
 
 func parseAddr(t string) (netip.Addr, bool) {
 	a, err := netip.ParseAddr(t)
-	if err != nil || a.Zone() != "" || a.IsUnspecified() || a.IsMulticast() {
+	if err != nil || a.Zone() != "" {
 		return netip.Addr{}, false
 	}
-	return a.Unmap(), true
+	a = a.Unmap()
+	return a, !slices.ContainsFunc(special, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
 // list accepts items separated by commas, none of them empty.
@@ -169,7 +179,7 @@ func namespaces() kind[[]string] {
 
 // addresses accepts IP addresses separated by commas.
 func addresses() kind[[]netip.Addr] {
-	return list("IPv4 or IPv6 addresses separated by commas", parseAddr)
+	return list("IPv4 or IPv6 addresses separated by commas"+ordinary, parseAddr)
 }
 
 // parsePrefix parses a range in CIDR form. Bits beyond the prefix length are cleared, as in
@@ -179,22 +189,21 @@ func parsePrefix(t string) (netip.Prefix, bool) {
 	if err != nil || p.Addr().Is4In6() {
 		return netip.Prefix{}, false
 	}
-	return p.Masked(), true
+	return p.Masked(), !slices.ContainsFunc(special, p.Overlaps)
 }
 
 // prefixes accepts ranges separated by commas.
 func prefixes() kind[[]netip.Prefix] {
-	return list("ranges in CIDR form separated by commas, e.g. 10.96.0.0/16,fd00:10:96::/112", parsePrefix)
+	return list("ranges in CIDR form separated by commas, e.g. 10.96.0.0/16,fd00:10:96::/112"+ordinary, parsePrefix)
 }
 
 // ranges accepts addresses and ranges separated by commas; an address is a range of one.
 func ranges() kind[[]netip.Prefix] {
-	return list("addresses or ranges in CIDR form separated by commas, e.g. fd00:ec2::254,168.63.129.16", func(t string) (netip.Prefix, bool) {
+	return list("addresses or ranges in CIDR form separated by commas, e.g. fd00:ec2::254,168.63.129.16"+ordinary, func(t string) (netip.Prefix, bool) {
 		if a, ok := parseAddr(t); ok {
 			return topology.HostPrefix(a), true
 		}
-		p, ok := parsePrefix(t)
-		return p, ok && p.Bits() > 0
+		return parsePrefix(t)
 	})
 }
 
@@ -202,7 +211,7 @@ func ranges() kind[[]netip.Prefix] {
 func prefix(f topology.Family, hostBits int) kind[netip.Prefix] {
 	longest := f.Bits() - hostBits
 	return kind[netip.Prefix]{
-		allowed: fmt.Sprintf("an %s range in CIDR form, /%d or larger", f, longest),
+		allowed: fmt.Sprintf("an %s range in CIDR form, /%d or larger", f, longest) + ordinary,
 		parse: func(t string) (netip.Prefix, bool) {
 			p, ok := parsePrefix(t)
 			return p, ok && topology.FamilyOf(p.Addr()) == f && p.Bits() <= longest
@@ -213,7 +222,7 @@ func prefix(f topology.Family, hostBits int) kind[netip.Prefix] {
 // clusterSubnets accepts "CIDR[/host prefix length]" separated by commas.
 func clusterSubnets() kind[[]ClusterSubnet] {
 	return list(fmt.Sprintf("CIDR[/length of a node's subnet] separated by commas, e.g. 10.244.0.0/16/24,fd00:10:244::/48/64; "+
-		"the length is from the CIDR's own to %d (default %d) for IPv4, always %d for IPv6",
+		"the length is from the CIDR's own to %d (default %d) for IPv4, always %d for IPv6"+ordinary,
 		maxHostPrefixLen4, defaultHostPrefixLen4, hostPrefixLen6), parseClusterSubnet)
 }
 

@@ -191,7 +191,7 @@ var gatewayOptions = []*Option{
 	},
 	{
 		Flag: "gateway-router-subnet", Section: "gateway", Key: "router-subnet", Usage: "Range of the gateway router's address on a DPU",
-		NoEffect: "the gateway router has the node's address", value: unused(list("a range in CIDR form", parsePrefix)),
+		NoEffect: "the gateway router has the node's address", value: unused(list("a range in CIDR form"+ordinary, parsePrefix)),
 	},
 	{
 		Flag: "single-node", Section: "gateway", Key: "single-node", Default: "false", Usage: "The cluster has one node only",
