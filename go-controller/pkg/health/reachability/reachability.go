@@ -19,8 +19,10 @@ const (
 	// and meanings.
 	APIVersion = "egress.ovnkube/v1"
 
-	// Pause is the minimum time between two writes.
+	// Pause is the minimum time between two writes if only latencies have changed.
 	Pause = 10 * time.Second
+	// StatePause is the minimum time between two writes.
+	StatePause = 2 * time.Second
 	// Refresh is the maximum time between two writes.
 	Refresh = 5 * time.Minute
 )
@@ -101,7 +103,7 @@ func Plan(was Report, facts map[string]Fact, now time.Time) (Report, bool) {
 	age := now.Sub(was.AsOf)
 	// A report from the future was written by a master with a different clock.
 	due := age < 0 || age >= Refresh
-	if !due && age < Pause {
+	if !due && age < Pause && (age < StatePause || !changed(was, facts)) {
 		return was, false
 	}
 	next := Report{APIVersion: APIVersion, AsOf: now.UTC().Truncate(time.Second), Nodes: make(map[string]Node, len(facts))}
@@ -120,6 +122,16 @@ func Plan(was Report, facts map[string]Fact, now time.Time) (Report, bool) {
 		return was, false
 	}
 	return next, true
+}
+
+// changed reports whether a node has another state than in a report.
+func changed(was Report, facts map[string]Fact) bool {
+	for name, f := range facts {
+		if was.Nodes[name].State != states[f.Reach] {
+			return true
+		}
+	}
+	return len(facts) != len(was.Nodes)
 }
 
 func (n Node) equal(o Node) bool {

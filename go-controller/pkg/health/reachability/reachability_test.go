@@ -35,8 +35,10 @@ func TestPlan(t *testing.T) {
 	}{
 		{"the first report", []step{{0, alive(ms / 5), "0s Reachable 1 0s"}}},
 		{"nothing changes", []step{{0, alive(ms), "0s Reachable 1 0s"}, {30 * time.Second, alive(ms), ""}}},
-		{"not within the pause", []step{{0, alive(ms), "0s Reachable 1 0s"}, {9 * time.Second, dead, ""}, {10 * time.Second, dead, "10s Unreachable 0 10s"}}},
-		{"back before the pause is over", []step{{0, alive(ms), "0s Reachable 1 0s"}, {5 * time.Second, dead, ""}, {10 * time.Second, alive(ms), ""}}},
+		{"not within the pause", []step{{0, alive(ms), "0s Reachable 1 0s"}, {9 * time.Second, alive(20 * ms), ""}, {10 * time.Second, alive(20 * ms), "10s Reachable 20 0s"}}},
+		{"states have a shorter pause", []step{{0, alive(ms), "0s Reachable 1 0s"}, {time.Second, dead, ""}, {2 * time.Second, dead, "2s Unreachable 0 2s"},
+			{3 * time.Second, alive(ms), ""}, {4 * time.Second, alive(ms), "4s Reachable 1 4s"}}},
+		{"back before the pause is over", []step{{0, alive(ms), "0s Reachable 1 0s"}, {time.Second, dead, ""}, {10 * time.Second, alive(ms), ""}}},
 		{"at once after a pause", []step{{0, alive(ms), "0s Reachable 1 0s"}, {59 * time.Second, dead, "59s Unreachable 0 59s"}}},
 		{"refreshed", []step{{0, alive(ms), "0s Reachable 1 0s"}, {299 * time.Second, alive(ms), ""}, {300 * time.Second, alive(ms), "5m0s Reachable 1 0s"},
 			{599 * time.Second, alive(ms), ""}}},
