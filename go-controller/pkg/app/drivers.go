@@ -130,7 +130,7 @@ func pollChanges(ctx context.Context, what string, look func() (string, error), 
 const repairPause = 500 * time.Millisecond
 
 // repairer returns a function that makes repair run soon, until ctx ends. If repair fails, it is
-// retried.
+// retried after a pause that doubles with each failure, up to resyncInterval.
 func repairer(ctx context.Context, repair func(context.Context) error) func() {
 	wake := make(chan struct{}, 1)
 	poke := func() {
@@ -140,16 +140,23 @@ func repairer(ctx context.Context, repair func(context.Context) error) func() {
 		}
 	}
 	go func() {
+		var retry <-chan time.Time
+		pause := repairPause
 		for {
 			select {
 			case <-wake:
+			case <-retry:
 			case <-ctx.Done():
 				return
 			}
 			err := panics.Catch("resync", func() error { return repair(ctx) })
-			if err != nil && ctx.Err() == nil {
-				klog.ErrorS(err, "Repair failed, will retry")
-				poke()
+			retry = nil
+			if err == nil {
+				pause = repairPause
+			} else if ctx.Err() == nil {
+				klog.ErrorS(err, "Repair failed, will retry", "after", pause)
+				retry = time.After(pause)
+				pause = min(2*pause, resyncInterval)
 			}
 			select {
 			case <-time.After(repairPause):

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -240,4 +241,45 @@ func TestRepairedAtOnce(t *testing.T) {
 	ns.Run("nft", "flush", "ruleset")
 	ns.Run("iptables", "-t", "nat", "-N", "OTHER")
 	seen("tables were flushed", "guard", chains)
+}
+
+// TestFailingRepairBacksOff: a repair that keeps failing is retried less and less often, but a change is repaired at once, and after a
+// success failures are retried soon again.
+func TestFailingRepairBacksOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		var at []time.Duration
+		var fails atomic.Bool
+		fails.Store(true)
+		poke := repairer(t.Context(), func(context.Context) error {
+			at = append(at, time.Since(began))
+			if fails.Load() {
+				return errors.New("cannot be read")
+			}
+			return nil
+		})
+		seen := func(what string, want ...time.Duration) {
+			t.Helper()
+			synctest.Wait()
+			if !slices.Equal(at, want) {
+				t.Errorf("%s: repaired after %v, want %v", what, at, want)
+			}
+			began, at = time.Now(), nil
+		}
+		after := func(d time.Duration) { <-time.After(d) }
+		poke()
+		after(2 * time.Minute)
+		const s = time.Second
+		seen("failing", 0, s/2, s/2+s, s/2+3*s, s/2+7*s, s/2+15*s, s/2+31*s, s/2+61*s, s/2+91*s)
+		poke()
+		after(repairPause)
+		seen("changed", 0)
+		fails.Store(false)
+		after(resyncInterval)
+		seen("mended", resyncInterval-repairPause)
+		fails.Store(true)
+		poke()
+		after(2 * repairPause)
+		seen("failing again", 0, s/2)
+	})
 }
