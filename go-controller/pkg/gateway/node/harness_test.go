@@ -5,7 +5,9 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -78,14 +80,12 @@ func (l *lab) api(ctx context.Context, annotations map[string]string) {
 
 // wire creates the uplink and the machine at its other end.
 func (l *lab) wire() {
-	l.ns.Run("mkdir", "-p", "/run/netns")
-	l.ns.Run("ip", "netns", "add", "far")
+	if err := os.MkdirAll("/run/netns", 0o755); err != nil {
+		l.t.Fatal(err)
+	}
 	l.t.Cleanup(func() { _, _ = l.ns.Try("ip", "netns", "del", "far") })
-	l.ns.Run("ip", "link", "add", "eth0", "address", nodeMAC, "type", "veth", "peer", "name", "far0", "netns", "far")
-	l.far("ip", "link", "set", "lo", "up")
-	l.far("ip", "link", "set", "far0", "up")
-	l.far("ip", "addr", "add", "172.18.0.1/16", "dev", "far0")
-	l.far("ip", "addr", "add", "fc00:18::1/64", "dev", "far0", "nodad")
+	l.ip("netns add far", "link add eth0 address "+nodeMAC+" type veth peer name far0 netns far")
+	l.farIP("link set lo up", "link set far0 up", "addr add 172.18.0.1/16 dev far0", "addr add fc00:18::1/64 dev far0 nodad")
 	l.far("ethtool", "-K", "far0", "tx", "off", "tso", "off", "gso", "off")
 	l.ns.Run("ethtool", "-K", "eth0", "tx", "off", "tso", "off", "gso", "off")
 	l.hostAddresses("eth0")
@@ -93,14 +93,26 @@ func (l *lab) wire() {
 
 // hostAddresses does the part of the host's boot scripts.
 func (l *lab) hostAddresses(dev string) {
-	l.ns.Run("ip", "link", "set", dev, "up")
-	l.ns.Run("ip", "addr", "replace", "172.18.0.3/16", "dev", dev)
-	l.ns.Run("ip", "addr", "replace", "172.18.9.9/32", "dev", dev)
-	l.ns.Run("ip", "addr", "replace", "fc00:18::3/64", "dev", dev, "nodad")
-	l.ns.Run("ip", "route", "replace", "default", "via", "172.18.0.1", "dev", dev, "metric", "100")
-	l.ns.Run("ip", "route", "replace", "192.0.2.0/24", "via", "172.18.0.1", "dev", dev, "src", "172.18.0.3", "mtu", "1300")
-	l.ns.Run("ip", "route", "replace", "198.51.100.0/24", "via", "172.18.0.1", "dev", dev, "table", "77")
-	l.ns.Run("ip", "-6", "route", "replace", "default", "via", "fc00:18::1", "dev", dev)
+	l.ip("link set "+dev+" up",
+		"addr replace 172.18.0.3/16 dev "+dev,
+		"addr replace 172.18.9.9/32 dev "+dev,
+		"addr replace fc00:18::3/64 dev "+dev+" nodad",
+		"route replace default via 172.18.0.1 dev "+dev+" metric 100",
+		"route replace 192.0.2.0/24 via 172.18.0.1 dev "+dev+" src 172.18.0.3 mtu 1300",
+		"route replace 198.51.100.0/24 via 172.18.0.1 dev "+dev+" table 77",
+		"route replace default via fc00:18::1 dev "+dev)
+}
+
+// ip carries out commands of ip in one process.
+func (l *lab) ip(commands ...string) {
+	l.t.Helper()
+	l.ns.Input(strings.Join(commands, "\n"), "ip", "-batch", "-")
+}
+
+// farIP does so on the other machine.
+func (l *lab) farIP(commands ...string) {
+	l.t.Helper()
+	l.ns.Input(strings.Join(commands, "\n"), "ip", "-n", "far", "-batch", "-")
 }
 
 func (l *lab) far(name string, args ...string) string {
@@ -212,7 +224,7 @@ func (l *lab) reachable() {
 	for _, addr := range []string{"[172.18.0.3]:9", "[fc00:18::3]:9"} {
 		eventually.True(l.t, "an answer of "+addr, func() bool {
 			err := link.Inside("/run/netns/far", func() error {
-				c, err := net.DialTimeout("tcp", addr, time.Second)
+				c, err := net.DialTimeout("tcp", addr, 200*time.Millisecond) // TCP would ask again only after a second
 				if err == nil {
 					_ = c.Close()
 				}

@@ -18,22 +18,22 @@ import (
 // secondWire gives the host another interface, to the same machine on another network.
 func (l *lab) secondWire(dev string, addrs ...string) {
 	l.t.Helper()
-	l.ns.Run("ip", "link", "add", dev, "type", "veth", "peer", "name", "far-"+dev, "netns", "far")
-	l.far("ip", "link", "set", "far-"+dev, "up")
+	l.ip("link add " + dev + " type veth peer name far-" + dev + " netns far")
+	l.farIP("link set far-" + dev + " up")
 	l.far("ethtool", "-K", "far-"+dev, "tx", "off", "tso", "off", "gso", "off")
 	l.ns.Run("ethtool", "-K", dev, "tx", "off", "tso", "off", "gso", "off")
-	l.ns.Run("ip", "link", "set", dev, "up")
+	commands := []string{"link set " + dev + " up"}
 	for _, a := range addrs {
-		l.ns.Run("ip", "addr", "add", a, "dev", dev, "nodad")
+		commands = append(commands, "addr add "+a+" dev "+dev+" nodad")
 	}
+	l.ip(commands...)
 }
 
 // second starts a node whose gateways are on another interface and brings it up.
 func (l *lab) second() *Gateway {
 	l.t.Helper()
 	l.secondWire("eth1", "192.168.50.3/24", "fd00:50::3/64")
-	l.far("ip", "addr", "add", "192.168.50.1/24", "dev", "far-eth1")
-	l.far("ip", "addr", "add", "fd00:50::1/64", "dev", "far-eth1", "nodad")
+	l.farIP("addr add 192.168.50.1/24 dev far-eth1", "addr add fd00:50::1/64 dev far-eth1 nodad")
 	l.ns.Run("ip", "route", "add", "198.18.0.0/24", "via", "192.168.50.1", "dev", "eth1")
 	l.annotate(kube.AnnotationNodeSubnets, subnets)
 	g := l.with("eth1")

@@ -3,6 +3,7 @@ package netnstest
 import (
 	"bytes"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -62,8 +63,7 @@ func (o *OVS) create() {
 	o.ns.t.Helper()
 	o.ns.Run("ovsdb-tool", "create", o.path("conf.db"), vswitchSchema)
 	o.StartServer()
-	o.Run("ovs-vsctl", "--no-wait", "init")
-	o.Run("ovs-vsctl", "--no-wait", "set", "Open_vSwitch", ".",
+	o.Run("ovs-vsctl", "--no-wait", "init", "--", "set", "Open_vSwitch", ".",
 		"other_config:n-handler-threads=1", "other_config:n-revalidator-threads=1")
 }
 
@@ -86,14 +86,17 @@ func (o *OVS) env() []string {
 	return []string{"OVS_RUNDIR=" + o.Dir, "OVS_DBDIR=" + o.Dir, "OVS_LOGDIR=" + o.Dir}
 }
 
-// StartServer starts ovsdb-server and waits until it responds.
+// StartServer starts ovsdb-server and waits until it listens; it has opened the database then.
 func (o *OVS) StartServer() {
 	o.ns.t.Helper()
 	o.server = o.start("ovsdb-server", "--remote=punix:"+o.path("db.sock"), "--unixctl="+o.path("ovsdb-server.ctl"),
 		"--log-file="+o.path("ovsdb-server.log"), "-vconsole:off", o.path("conf.db"))
-	eventually.True(o.ns.t, "ovsdb-server", func() bool {
-		_, err := command("", o.env(), "ovsdb-client", "list-dbs", "unix:"+o.path("db.sock"))
-		return err == nil
+	eventually.Succeeds(o.ns.t, "ovsdb-server to listen", func() error {
+		c, err := net.Dial("unix", o.path("db.sock"))
+		if err != nil {
+			return err
+		}
+		return c.Close()
 	})
 }
 
