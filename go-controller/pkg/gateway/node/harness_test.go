@@ -212,6 +212,29 @@ func (l *lab) patch(bridge string) {
 		"--", "--may-exist", "add-port", "br-int", b, "--", "set", "interface", b, "type=patch", "options:peer="+a)
 }
 
+// deleteBridges deletes bridges, and waits until the client of Open vSwitch has noticed.
+func (l *lab) deleteBridges(names ...string) {
+	l.t.Helper()
+	var args []string
+	for _, name := range names {
+		args = append(args, "--", "del-br", name)
+	}
+	l.vs.Run("ovs-vsctl", args...)
+	for _, name := range names {
+		l.noticed(name, false)
+	}
+}
+
+// noticed waits until the client of Open vSwitch has a bridge, or has it no longer: until then, a pass would find
+// what was before.
+func (l *lab) noticed(bridge string, exists bool) {
+	l.t.Helper()
+	eventually.True(l.t, "the client to notice bridge "+bridge, func() bool {
+		_, err := l.db.Ports(context.Background(), bridge)
+		return exists && err == nil || !exists && errors.Is(err, ovs.ErrNotFound)
+	})
+}
+
 func (l *lab) claim() {
 	l.t.Helper()
 	l.vs.Run("ovs-vsctl", "set", "interface", topology.ManagementPort, "external_ids:ovn-installed=true")

@@ -263,7 +263,7 @@ func TestEncapIPElsewhere(t *testing.T) {
 
 		// A host that is attached keeps its addresses even if the endpoint and the bridge are lost at once.
 		l.ns.Run("ip", "addr", "del", addr, "dev", "lo")
-		l.vs.Run("ovs-vsctl", "del-br", "breth0")
+		l.deleteBridges("breth0")
 		if err := l.pass(g); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
 		}

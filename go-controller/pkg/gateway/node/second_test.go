@@ -149,7 +149,7 @@ func TestSecondUplink(t *testing.T) {
 	g.Foreign = func() []netip.Addr { return []netip.Addr{egress} }
 	l.ns.Run("ip", "addr", "add", egress.String()+"/32", "dev", "breth1")
 	l.mustPass(g)
-	l.vs.Run("ovs-vsctl", "del-br", "breth1")
+	l.deleteBridges("breth1")
 	l.mustPass(g)
 	if got := l.ns.Run("ip", "addr", "show", "dev", "breth1"); strings.Contains(got, egress.String()) {
 		t.Errorf("the bridge was restored with an egress address:\n%s", got)
@@ -181,7 +181,7 @@ func TestSecondUplink(t *testing.T) {
 	l.patch("breth1")
 	l.mustPass(l.with("eth1"))
 	there("with the option again")
-	l.vs.Run("ovs-vsctl", "del-br", "breth1")
+	l.deleteBridges("breth1")
 	l.mustPass(l.with(""))
 	gone("without the option, after the bridge was lost")
 
@@ -201,9 +201,7 @@ func TestSecondUplinkTunnels(t *testing.T) {
 		g.EncapIP = netip.MustParseAddr(addr)
 		l.mustPass(g)
 		for _, bridges := range [][]string{{"breth1"}, {"breth0", "breth1"}} {
-			for _, b := range bridges {
-				l.vs.Run("ovs-vsctl", "del-br", b)
-			}
+			l.deleteBridges(bridges...)
 			if err := l.pass(g); err != nil {
 				t.Errorf("%s: without %v: %v", addr, bridges, err)
 			}
