@@ -55,12 +55,16 @@ type Clients struct {
 func NewClients(rc *rest.Config) (c Clients, err error) {
 	rc = rest.CopyConfig(rc)
 	rc.QPS = -1
+	web, err := rest.HTTPClientFor(rc) // for all, so that they share connections
+	if err != nil {
+		return c, fmt.Errorf("make the client of the API server: %w", err)
+	}
 	var errs [5]error
-	c.Kube, errs[0] = kubernetes.NewForConfig(kube.Protobuf(rc))
-	c.IPs, errs[1] = ipclient.NewForConfig(rc)
-	c.Services, errs[2] = serviceclient.NewForConfig(rc)
-	c.Routes, errs[3] = routeclient.NewForConfig(rc)
-	c.Metadata, errs[4] = metadata.NewForConfig(metadata.ConfigFor(rc))
+	c.Kube, errs[0] = kubernetes.NewForConfigAndClient(kube.Protobuf(rc), web)
+	c.IPs, errs[1] = ipclient.NewForConfigAndClient(rc, web)
+	c.Services, errs[2] = serviceclient.NewForConfigAndClient(rc, web)
+	c.Routes, errs[3] = routeclient.NewForConfigAndClient(rc, web)
+	c.Metadata, errs[4] = metadata.NewForConfigAndClient(metadata.ConfigFor(rc), web)
 	err = errors.Join(errs[:]...)
 	if err == nil {
 		c.Streams = c.IPs.EgressIPV1().RESTClient()
