@@ -458,17 +458,13 @@ func (v *view) annotated(d *verdict, gateways map[string]string) {
 	}
 	used := v.c.routes.Annotated[ns]
 	some := func(object string) bool { _, ok := topology.AddrOf(v.fam, used[object]); return ok }
-	refused := func(object, key string) {
-		for _, why := range v.c.routes.Refused[key] {
-			d.problem(object, ReasonGatewayRefused, "%s", why)
-		}
-	}
+	refused := func(key string) { d.problems = append(d.problems, v.c.refusedGateways(key)...) }
 	if some(ns) {
 		chosen := Selected{Object: "Namespace/" + ns, Why: "its annotation " + kube.AnnotationRoutingExternalGWs + " names gateways"}
 		v.routed(&chosen, d.gateways, used[ns])
 		d.selected = append(d.selected, chosen)
 	}
-	refused("Namespace/"+ns, ns)
+	refused(ns)
 	for _, p := range v.c.announced {
 		key := kube.PodKey(p)
 		if !slices.Contains(kube.RoutingNamespaces(p), ns) {
@@ -487,11 +483,24 @@ func (v *view) annotated(d *verdict, gateways map[string]string) {
 			chosen.Why += ", but it has no address that can be used"
 		}
 		d.selected = append(d.selected, chosen)
-		refused(object, key)
+		refused(key)
 		for _, a := range used[key] {
 			gateways[a.String()] = key
 		}
 	}
+}
+
+// refusedGateways returns why gateways of "namespace", or of the pod "namespace/pod", are not used.
+func (c *Cluster) refusedGateways(key string) []Problem {
+	object := "Namespace/" + key
+	if strings.Contains(key, "/") {
+		object = "Pod/" + key
+	}
+	var problems []Problem
+	for _, why := range c.routes.Refused[key] {
+		problems = append(problems, Problem{Object: object, Reason: ReasonGatewayRefused, Message: why})
+	}
+	return problems
 }
 
 // inUse compares the plan with the gateways that the master has published for the namespace.

@@ -110,6 +110,9 @@ func (c *Cluster) Status() Status {
 	for _, ns := range c.snap.Namespaces {
 		problems = append(problems, c.gatewaysInUse(ns)...)
 	}
+	for key := range c.routes.Refused { // sorted below
+		problems = append(problems, c.refusedGateways(key)...)
+	}
 	for _, l := range c.leftovers() {
 		problems = append(problems, l.problem)
 	}

@@ -67,6 +67,10 @@ func TestStatus(t *testing.T) {
 		{"gateways that the master has not put in use", []change{route("gws", "prod", "172.18.0.51"), inForce, func(s *Snapshot) {
 			delete(s.Namespaces[0].Annotations, kube.AnnotationGatewaysInUse)
 		}}, nothing + "; AdminPolicyBasedExternalRoute Conflict False NoConflict 1; AdminPolicyBasedExternalRoute HopsValid True AllValid 1; AdminPolicyBasedExternalRoute Ready True Applied 1", "StatusDiffers"},
+		{"an annotation with a gateway in the pod network", []change{func(s *Snapshot) {
+			s.Namespaces[0].Annotations = map[string]string{kube.AnnotationRoutingExternalGWs: "172.18.0.51,10.244.0.9"}
+		}, inForce}, nothing, "GatewayRefused"},
+		{"a gateway pod without an address", []change{gatewayPod, func(s *Snapshot) { delete(s.Pods[2].Annotations, kube.AnnotationNetworkStatus) }, inForce}, nothing, "GatewayRefused"},
 		{"left on an interface", []change{func(s *Snapshot) { s.Nodes[2].Annotations[kube.AnnotationEgressIPAddresses] = `["172.19.0.33"]` }}, nothing, "Waiting"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
