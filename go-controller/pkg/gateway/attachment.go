@@ -248,7 +248,8 @@ func Primary(a host.Attachment, families []topology.Family, internal []netip.Add
 }
 
 // NextHops returns the default gateways of the requested families: the
-// configured ones, else those of the default routes with the lowest metric.
+// configured ones, else those of the default routes with the lowest metric. An IPv6 gateway of the
+// host's IPv4 routes is none: northbound routes are of one family.
 func NextHops(a host.Attachment, families []topology.Family, configured []netip.Addr) []netip.Addr {
 	var out []netip.Addr
 	for _, f := range families {
@@ -259,7 +260,7 @@ func NextHops(a host.Attachment, families []topology.Family, configured []netip.
 			}
 		}
 		if len(mine) == 0 {
-			mine = defaultGateways(of(a, f).Routes)
+			mine = slices.DeleteFunc(defaultGateways(of(a, f).Routes), func(hop netip.Addr) bool { return topology.FamilyOf(hop) != f })
 		}
 		out = append(out, mine...)
 	}

@@ -241,6 +241,9 @@ func TestNextHops(t *testing.T) {
 			t.Errorf("%v %v: got %v, want %v", c.families, c.configured, got, c.want)
 		}
 	}
+	if got := NextHops(parse(t, "default4 via fe80::1"), topology.Families, nil); len(got) != 0 {
+		t.Errorf("IPv4 by an IPv6 gateway: %v", got)
+	}
 	if got := NextHops(host.Attachment{}, topology.Families, nil); len(got) != 0 {
 		t.Errorf("without a default route: %v", got)
 	}

@@ -94,7 +94,7 @@ func decodeRoute(r netlink.Route, link int, names map[int]string) (host.LinkRout
 	}
 	out := host.LinkRoute{
 		Dst: destination(r), Table: r.Table, Metric: r.Priority, TOS: r.Tos, Protocol: int(r.Protocol),
-		Scope: int(r.Scope), Src: addrOf(r.Src), Via: addrOf(r.Gw), OnLink: r.Flags&unix.RTNH_F_ONLINK != 0,
+		Scope: int(r.Scope), Src: addrOf(r.Src), Via: decodeVia(r.Gw, r.Via), OnLink: r.Flags&unix.RTNH_F_ONLINK != 0,
 		MTU: r.MTU, AdvMSS: r.AdvMSS,
 	}
 	kernels := r.Table == unix.RT_TABLE_LOCAL || r.Type != unix.RTN_UNICAST ||
@@ -103,7 +103,7 @@ func decodeRoute(r netlink.Route, link int, names map[int]string) (host.LinkRout
 		return host.LinkRoute{}, false
 	}
 	for _, h := range r.MultiPath {
-		hop := host.LinkHop{Via: addrOf(h.Gw), Weight: h.Hops, OnLink: h.Flags&unix.RTNH_F_ONLINK != 0}
+		hop := host.LinkHop{Via: decodeVia(h.Gw, h.Via), Weight: h.Hops, OnLink: h.Flags&unix.RTNH_F_ONLINK != 0}
 		if h.LinkIndex != link {
 			hop.Link = names[h.LinkIndex]
 		}
@@ -243,9 +243,7 @@ func encodeRoute(r host.LinkRoute, link int, indexes map[string]int) (*netlink.R
 	if r.Src.IsValid() {
 		out.Src = r.Src.AsSlice()
 	}
-	if r.Via.IsValid() {
-		out.Gw = r.Via.AsSlice()
-	}
+	out.Gw, out.Via = encodeVia(r.Dst, r.Via)
 	if r.OnLink {
 		out.Flags = unix.RTNH_F_ONLINK
 	}
@@ -258,9 +256,7 @@ func encodeRoute(r host.LinkRoute, link int, indexes map[string]int) (*netlink.R
 			}
 			hop.LinkIndex = index
 		}
-		if h.Via.IsValid() {
-			hop.Gw = h.Via.AsSlice()
-		}
+		hop.Gw, hop.Via = encodeVia(r.Dst, h.Via)
 		if h.OnLink {
 			hop.Flags = unix.RTNH_F_ONLINK
 		}
@@ -270,6 +266,25 @@ func encodeRoute(r host.LinkRoute, link int, indexes map[string]int) (*netlink.R
 		out.LinkIndex = 0
 	}
 	return out, nil
+}
+
+// decodeVia returns the gateway of a route or of one of its next hops: that of an IPv4 route may be an IPv6 address.
+func decodeVia(gw net.IP, other netlink.Destination) netip.Addr {
+	if via, ok := other.(*netlink.Via); ok {
+		return addrOf(via.Addr)
+	}
+	return addrOf(gw)
+}
+
+// encodeVia is the opposite of decodeVia for a route to dst.
+func encodeVia(dst netip.Prefix, via netip.Addr) (net.IP, netlink.Destination) {
+	switch {
+	case !via.IsValid():
+		return nil, nil
+	case dst.Addr().Is4() && via.Is6():
+		return nil, &netlink.Via{AddrFamily: netlink.FAMILY_V6, Addr: via.AsSlice()}
+	}
+	return via.AsSlice(), nil
 }
 
 // Strip removes addresses and routes, which have been moved to another link, from a link, and returns how

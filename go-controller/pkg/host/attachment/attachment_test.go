@@ -47,6 +47,7 @@ func TestMove(t *testing.T) {
 		"route add default via 10.0.0.1 dev l1 metric 100 mtu 1400 advmss 1300",
 		"route add 192.0.2.0/24 nexthop via 10.0.0.1 dev l1 weight 3 nexthop via 10.0.0.2 dev l1",
 		"route add 198.51.100.0/24 via 10.0.0.1 dev l1 src 10.0.0.4 table 1000 proto static",
+		"-4 route add default via inet6 fe80::1 dev l1 metric 200", "route add 192.0.3.0/24 nexthop via inet6 fe80::1 dev l1 nexthop via 10.0.0.2 dev l1",
 		"route add 203.0.113.0/24 tos 0x10 via 10.0.0.1 dev l1",
 		"route add 203.0.114.0/24 via 10.0.0.1 dev l1 proto 79",
 		"addr add fd01::3/64 dev l1 nodad", "addr add fd06::3/64 dev l1 nodad noprefixroute",
