@@ -167,7 +167,7 @@ func TestChassisRole(t *testing.T) {
 	startNorthd(t, nb, sb)
 	nb.Nbctl("--wait=sb", "sync") // ovn-northd writes the permissions of the role
 
-	port := freePort(t)
+	port := ovsdbtest.FreePort(t)
 	admin(t, sb, "set-connection", "role=ovn-controller", "pssl:"+port+":127.0.0.1")
 	if out, err := sb.Appctl("ovsdb-server/add-remote", "db:OVN_Southbound,SB_Global,connections"); err != nil {
 		t.Fatalf("add remote: %v: %s", err, out)
@@ -207,15 +207,4 @@ func startNorthd(t *testing.T, nb, sb *ovsdbtest.Server) {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-}
-
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	return port
 }

@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -282,17 +285,29 @@ func run(t testing.TB, command string, args ...string) string {
 	return string(out)
 }
 
-// FreePort returns a TCP port of 127.0.0.1 on which nothing listens.
+// FreePort returns a TCP port on which nothing listens, and which neither another call in this process nor the
+// kernel chooses until a server listens on it: the kernel takes the ports of connections from 32768 on.
 func FreePort(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatalf("find a free port: %v", err)
+	const first, ports = 10000, 20000
+	var err error
+	for range ports {
+		port := strconv.Itoa(first + int((arbitrary+portsTried.Add(1))%ports))
+		var l net.Listener
+		if l, err = net.Listen("tcp", ":"+port); err == nil {
+			_ = l.Close()
+			return port
+		}
 	}
-	defer l.Close()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	return port
+	t.Fatalf("find a free port: %v", err)
+	return ""
 }
+
+// FreePort tries one port after the other, from an arbitrary one in each process.
+var (
+	arbitrary  = rand.Uint64N(1 << 32)
+	portsTried atomic.Uint64
+)
 
 // Edit runs a transaction, given as the elements of its JSON array after the database's name, on the database file
 // of a stopped server.
