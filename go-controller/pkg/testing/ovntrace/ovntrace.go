@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/ovsdbtest"
@@ -14,7 +15,12 @@ import (
 type OVN struct {
 	t      testing.TB
 	NB, SB *ovsdbtest.Server
+	traced revision // the databases at the last trace
 }
+
+// revision is the number of transactions in each database, in the northbound database without those of Sync and
+// ovn-northd.
+type revision struct{ nb, sb int }
 
 // Start runs the databases and ovn-northd until the test ends.
 func Start(t testing.TB, opts ...ovsdbtest.Option) *OVN {
@@ -70,12 +76,28 @@ func (o *OVN) Bind(port, chassis string) {
 
 // Trace returns ovn-trace's output for a packet that enters datapath (a switch or router): microflow is an OVN
 // match with the packet's fields, such as `inport == "ns_pod" && eth.src == ... && ip4.dst == 8.8.8.8 && ip.ttl ==
-// 64`. It calls Sync first. More arguments, e.g. "--ct=new", may follow.
+// 64`. It calls Sync first unless nothing has changed since the trace before. More arguments, e.g. "--ct=new", may
+// follow.
+//
+// A daemon (ovn-trace --detach) would read the databases only once, but it does not begin again with the first --ct at
+// each trace.
 func (o *OVN) Trace(datapath, microflow string, options ...string) string {
 	o.t.Helper()
-	o.Sync()
+	if before := o.revision(); before != o.traced {
+		o.Sync()
+		o.traced = o.revision()
+		if o.traced.nb != before.nb {
+			o.traced = revision{} // ovn-northd may not have read what somebody has written meanwhile
+		}
+	}
 	args := append([]string{"--db=" + o.SB.Socket()}, options...)
 	return o.run("ovn-trace", append(args, datapath, microflow)...)
+}
+
+func (o *OVN) revision() revision {
+	journal := o.NB.Journal()
+	ours := strings.Count(journal, `"_comment":"ovn-northd"}`) + strings.Count(journal, `--wait=sb sync"}`)
+	return revision{nb: strings.Count(journal, "\nOVSDB JSON ") - ours, sb: o.SB.Records()}
 }
 
 func (o *OVN) run(command string, args ...string) string {
