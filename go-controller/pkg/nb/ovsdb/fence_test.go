@@ -1,6 +1,7 @@
 package ovsdb_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -180,7 +182,7 @@ func TestClaimIsWrittenOnce(t *testing.T) {
 	}
 }
 
-// writeAsLeader writes its name until another process is the leader.
+// writeAsLeader writes its name until another process is the leader, and prints it after the first write.
 func writeAsLeader(database, leaderFile, name string) int {
 	leads := func(context.Context) error {
 		if content, err := os.ReadFile(leaderFile); err != nil || string(content) != name {
@@ -195,12 +197,15 @@ func writeAsLeader(database, leaderFile, name string) int {
 		return 1
 	}
 	w := ovsdb.NewWriter(c)
+	var first sync.Once
 	for i := 0; ; i++ {
 		rows := []nb.Row{{ID: "set", Model: &nbdb.AddressSet{Name: "set", Addresses: []string{fmt.Sprintf("writer-%s-%d", name, i)}}}}
 		limited, cancel := context.WithTimeout(ctx, time.Second)
 		_, err := w.Apply(limited, svc, rows)
 		cancel()
-		if err != nil && leads(ctx) != nil {
+		if err == nil {
+			first.Do(func() { fmt.Println(name) })
+		} else if leads(ctx) != nil {
 			return 0
 		}
 	}
@@ -229,19 +234,25 @@ func pauseWriters(t *testing.T, rng *rand.Rand) {
 		}
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), envDatabase+"="+s.Socket(), envLeader+"="+leader, envName+"="+name)
-		if err := cmd.Start(); err != nil {
+		out, err := cmd.StdoutPipe()
+		if err == nil {
+			err = cmd.Start()
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
 			_ = cmd.Process.Kill()
 			_ = cmd.Wait()
 		})
-		eventually.Succeeds(t, "the first write of "+name, func() error {
-			if set := s.Nbctl("get", "Address_Set", "set", "addresses"); !strings.Contains(set, "writer-"+name+"-") {
-				return fmt.Errorf("the set has %s", set)
-			}
-			return nil
-		})
+		wrote := make(chan string, 1)
+		go func() {
+			line, _ := bufio.NewReader(out).ReadString('\n')
+			wrote <- line
+		}()
+		if got := eventually.Receive(t, "the first write of "+name, wrote); got != name+"\n" {
+			t.Fatalf("%s printed %q instead of its name", name, got)
+		}
 		return cmd
 	}
 	s.Nbctl("create", "Address_Set", "name=set", `external_ids={"k8s.ovn.org/owner-controller"=ovnkube,`+
