@@ -87,14 +87,14 @@ func linkNames() (map[int]string, error) {
 }
 
 // decodeRoute returns r if it goes through link and has to move with it.
-func decodeRoute(r netlink.Route, link int, names map[int]string) (host.LinkRoute, bool) {
-	through := r.LinkIndex == link
+func decodeRoute(r netlink.Route, dev int, names map[int]string) (host.LinkRoute, bool) {
+	through := r.LinkIndex == dev
 	for _, h := range r.MultiPath {
-		through = through || h.LinkIndex == link
+		through = through || h.LinkIndex == dev
 	}
 	out := host.LinkRoute{
 		Dst: destination(r), Table: r.Table, Metric: r.Priority, TOS: r.Tos, Protocol: int(r.Protocol),
-		Scope: int(r.Scope), Src: addrOf(r.Src), Via: decodeVia(r.Gw, r.Via), OnLink: r.Flags&unix.RTNH_F_ONLINK != 0,
+		Scope: int(r.Scope), Src: addrOf(r.Src), Via: link.Gateway(r.Gw, r.Via), OnLink: r.Flags&unix.RTNH_F_ONLINK != 0,
 		MTU: r.MTU, AdvMSS: r.AdvMSS,
 	}
 	kernels := r.Table == unix.RT_TABLE_LOCAL || r.Type != unix.RTN_UNICAST ||
@@ -103,8 +103,8 @@ func decodeRoute(r netlink.Route, link int, names map[int]string) (host.LinkRout
 		return host.LinkRoute{}, false
 	}
 	for _, h := range r.MultiPath {
-		hop := host.LinkHop{Via: decodeVia(h.Gw, h.Via), Weight: h.Hops, OnLink: h.Flags&unix.RTNH_F_ONLINK != 0}
-		if h.LinkIndex != link {
+		hop := host.LinkHop{Via: link.Gateway(h.Gw, h.Via), Weight: h.Hops, OnLink: h.Flags&unix.RTNH_F_ONLINK != 0}
+		if h.LinkIndex != dev {
 			hop.Link = names[h.LinkIndex]
 		}
 		out.Hops = append(out.Hops, hop)
@@ -231,9 +231,9 @@ func putRoute(route *netlink.Route, link netlink.Link, from int) error {
 	return netlink.RouteReplace(route)
 }
 
-func encodeRoute(r host.LinkRoute, link int, indexes map[string]int) (*netlink.Route, error) {
+func encodeRoute(r host.LinkRoute, dev int, indexes map[string]int) (*netlink.Route, error) {
 	out := &netlink.Route{
-		LinkIndex: link, Dst: ipnet(r.Dst), Table: r.Table, Priority: r.Metric, Tos: r.TOS,
+		LinkIndex: dev, Dst: ipnet(r.Dst), Table: r.Table, Priority: r.Metric, Tos: r.TOS,
 		Protocol: netlink.RouteProtocol(r.Protocol), Scope: netlink.Scope(r.Scope),
 		Type: unix.RTN_UNICAST, MTU: r.MTU, AdvMSS: r.AdvMSS, Family: netlink.FAMILY_V4,
 	}
@@ -243,12 +243,12 @@ func encodeRoute(r host.LinkRoute, link int, indexes map[string]int) (*netlink.R
 	if r.Src.IsValid() {
 		out.Src = r.Src.AsSlice()
 	}
-	out.Gw, out.Via = encodeVia(r.Dst, r.Via)
+	out.Gw, out.Via = link.EncodeGateway(r.Dst, r.Via)
 	if r.OnLink {
 		out.Flags = unix.RTNH_F_ONLINK
 	}
 	for _, h := range r.Hops {
-		hop := &netlink.NexthopInfo{LinkIndex: link, Hops: h.Weight}
+		hop := &netlink.NexthopInfo{LinkIndex: dev, Hops: h.Weight}
 		if h.Link != "" {
 			index, ok := indexes[h.Link]
 			if !ok {
@@ -256,7 +256,7 @@ func encodeRoute(r host.LinkRoute, link int, indexes map[string]int) (*netlink.R
 			}
 			hop.LinkIndex = index
 		}
-		hop.Gw, hop.Via = encodeVia(r.Dst, h.Via)
+		hop.Gw, hop.Via = link.EncodeGateway(r.Dst, h.Via)
 		if h.OnLink {
 			hop.Flags = unix.RTNH_F_ONLINK
 		}
@@ -266,25 +266,6 @@ func encodeRoute(r host.LinkRoute, link int, indexes map[string]int) (*netlink.R
 		out.LinkIndex = 0
 	}
 	return out, nil
-}
-
-// decodeVia returns the gateway of a route or of one of its next hops: that of an IPv4 route may be an IPv6 address.
-func decodeVia(gw net.IP, other netlink.Destination) netip.Addr {
-	if via, ok := other.(*netlink.Via); ok {
-		return addrOf(via.Addr)
-	}
-	return addrOf(gw)
-}
-
-// encodeVia is the opposite of decodeVia for a route to dst.
-func encodeVia(dst netip.Prefix, via netip.Addr) (net.IP, netlink.Destination) {
-	switch {
-	case !via.IsValid():
-		return nil, nil
-	case dst.Addr().Is4() && via.Is6():
-		return nil, &netlink.Via{AddrFamily: netlink.FAMILY_V6, Addr: via.AsSlice()}
-	}
-	return via.AsSlice(), nil
 }
 
 // Strip removes addresses and routes, which have been moved to another link, from a link, and returns how

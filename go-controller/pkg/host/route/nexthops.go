@@ -27,9 +27,9 @@ func NextHops() ([]netip.Addr, error) {
 		if destination(r).Bits() != 0 {
 			continue
 		}
-		note(addr(r.Gw))
+		note(link.Gateway(r.Gw, r.Via))
 		for _, path := range r.MultiPath {
-			note(addr(path.Gw))
+			note(link.Gateway(path.Gw, path.Via))
 		}
 	}
 	return hops, nil

@@ -83,7 +83,7 @@ func (k Kernel) List(context.Context) (map[host.Route]host.Hop, error) {
 			continue
 		}
 		out[k.Canonical(host.Route{Dst: destination(r), Table: r.Table, Link: names[r.LinkIndex]})] = host.Hop{
-			Via: addr(r.Gw), Src: addr(r.Src), MTU: r.MTU, Scope: int(r.Scope), OnLink: r.Flags&unix.RTNH_F_ONLINK != 0,
+			Via: link.Gateway(r.Gw, r.Via), Src: addr(r.Src), MTU: r.MTU, Scope: int(r.Scope), OnLink: r.Flags&unix.RTNH_F_ONLINK != 0,
 		}
 	}
 	return out, nil
@@ -153,7 +153,7 @@ func build(r host.Route, h host.Hop) (*netlink.Route, error) {
 	}
 	out.LinkIndex = dev.Attrs().Index
 	if h.Via.IsValid() {
-		out.Gw = h.Via.AsSlice()
+		out.Gw, out.Via = link.EncodeGateway(r.Dst, h.Via)
 		if h.OnLink {
 			out.Flags = unix.RTNH_F_ONLINK
 		}

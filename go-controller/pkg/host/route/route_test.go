@@ -49,6 +49,7 @@ func wanted() map[host.Route]host.Hop {
 		{Dst: prefix("2001:db8::/32"), Link: "mp0", Table: 1000}: {},
 		{Dst: prefix("192.0.2.0/24"), Link: "mp0"}:               {Scope: 253},
 		{Dst: prefix("2001:db8::/32"), Link: "mp0"}:              {},
+		{Dst: prefix("198.18.0.0/15"), Link: "mp0"}:              {Via: ip("fd00:10:244:2::1")},
 		{Dst: prefix("198.51.100.7/24"), Link: "mp0"}:            {Via: ip("10.244.1.1")}, // not masked
 	}
 }
@@ -57,6 +58,7 @@ const golden = `10.96.0.0/16 via 10.244.1.1 dev mp0 proto 79
 10.244.0.0/16 via 10.244.1.1 dev mp0 proto 79
 169.254.169.3 via 10.244.1.1 dev mp0 proto 79
 192.0.2.0/24 dev mp0 proto 79
+198.18.0.0/15 via fd00:10:244:2::1 dev mp0 proto 79
 198.51.100.0/24 via 10.244.1.1 dev mp0 proto 79
 blackhole default table 1000 proto 79
 default via 192.0.2.1 dev mp0 table 1000 proto 79 mtu 1300
