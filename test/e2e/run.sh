@@ -32,10 +32,10 @@ elif [[ -z $packages ]]; then
 	packages=$all
 fi
 
+# Background processes ignore an interrupt from the keyboard.
+trap 'trap - TERM; kill -TERM 0' INT TERM
 beside='' log=$built/beside.log
 if [[ -n ${E2E_BESIDE:-} ]]; then
-	# Background processes ignore an interrupt from the keyboard.
-	trap 'trap - TERM; kill -TERM 0' INT TERM
 	(
 		renice -n 19 $BASHPID >/dev/null
 		chrt --idle --pid 0 $BASHPID || true # some containers do not allow it

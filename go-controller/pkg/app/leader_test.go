@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"net/http"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -28,7 +29,7 @@ const namespace = "ovn-kubernetes"
 
 func testEnv(cs kubernetes.Interface) *Env {
 	return &Env{
-		Kube: cs, Ready: NewChecks(), Metrics: metrics.New(version.Info{Version: "v1.2.3", Commit: "abc", Go: "go0"}),
+		Kube: cs, HTTP: &http.Client{Transport: http.DefaultTransport}, Ready: NewChecks(), Metrics: metrics.New(version.Info{Version: "v1.2.3", Commit: "abc", Go: "go0"}),
 		Config: config.Config{
 			Kubernetes: config.Kubernetes{ConfigNamespace: namespace},
 			MasterHA:   config.LeaderElection{LeaseDuration: time.Minute, RenewDeadline: 30 * time.Second, RetryPeriod: 100 * time.Millisecond},

@@ -138,10 +138,14 @@ func newServer(option, address string, handler http.Handler, cert certificate) (
 // httpServer returns a server whose clients cannot keep connections open without using them.
 func httpServer(handler http.Handler) *http.Server {
 	return &http.Server{ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// The server reads a body that nobody asked for, at the end or before a long answer. There is no timeout for all
+		// of a request, since it would end those for profiles, which take long.
+		limit := func() { _ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(headerTimeout)) }
+		if r.ContentLength != 0 {
+			limit()
+		}
 		handler.ServeHTTP(w, r)
-		// The server reads the rest of a body that nobody asked for. There is no timeout for all of a request, since
-		// profiles take long, and it would end them.
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(headerTimeout))
+		limit()
 	})}
 }
 

@@ -2,9 +2,11 @@ package app
 
 import (
 	"bufio"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,14 +14,17 @@ import (
 
 // TestIdleConnections: a client cannot keep a connection for ever.
 func TestIdleConnections(t *testing.T) {
-	t.Run("after a request", func(t *testing.T) { checkIdle(t, "GET / HTTP/1.1\r\nHost: node\r\n\r\n") })
-	t.Run("without the body", func(t *testing.T) { checkIdle(t, "POST / HTTP/1.1\r\nHost: node\r\nContent-Length: 1000\r\n\r\n") })
+	t.Run("after a request", func(t *testing.T) { checkIdle(t, "GET / HTTP/1.1\r\nHost: node\r\n\r\n", 10) })
+	t.Run("without the body", func(t *testing.T) { checkIdle(t, "POST / HTTP/1.1\r\nHost: node\r\nContent-Length: 1000\r\n\r\n", 10) })
+	t.Run("without the body, long answer", func(t *testing.T) {
+		checkIdle(t, "POST / HTTP/1.1\r\nHost: node\r\nContent-Length: 1000\r\n\r\n", 10000)
+	})
 }
 
-func checkIdle(t *testing.T, request string) {
+func checkIdle(t *testing.T, request string, size int) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		server := httpServer(http.NotFoundHandler())
+		server := httpServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, strings.Repeat("x", size)) }))
 		ours, its := net.Pipe()
 		go func() { _ = server.Serve(&oneConn{conn: its, closed: make(chan struct{})}) }()
 		defer server.Close()

@@ -368,6 +368,7 @@ func TestUnreadExternalIDs(t *testing.T) {
 		"nothing":           {ExternalIDs: unread},
 		"northbound only":   {ExternalIDs: unread, Flags: map[string]string{"nb-address": "unix:/nb"}},
 		"empty environment": {ExternalIDs: unread, LookupEnv: env("K8S_APISERVER", "")},
+		"TLS":               {ExternalIDs: unread, Flags: map[string]string{"sb-client-privkey": "/key", "sb-client-cert": "/cert", "sb-client-cacert": "/ca"}},
 	} {
 		want := "external_ids of Open vSwitch cannot be read: no socket; --sb-address, which may be there, has no other source"
 		if _, _, err := Load(s); !errors.Is(err, ErrExternalIDs) || err.Error() != want {

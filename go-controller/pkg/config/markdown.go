@@ -19,7 +19,7 @@ const docHead = `# Configuration
 5. the defaults below.
 
 A node whose southbound address has none of the sources 1 to 3 waits at start, and logs that, until Open vSwitch answers: the address is written to ` + "`ovn-remote`" + ` in ` + "`external_ids`" + `, and
-the default must not replace one that could not be read. If the Open vSwitch database was lost, a setting that was in its ` + "`external_ids`" + ` is taken from the node's record of them, ` + "`/var/lib/ovn-kubernetes/node.json`" + `.
+the default must not replace one that could not be read. Until then it answers no probes. If the Open vSwitch database was lost, a setting that was in its ` + "`external_ids`" + ` is taken from the node's record of them, ` + "`/var/lib/ovn-kubernetes/node.json`" + `.
 
 If a flag replaces a different value of the file, the log has both values at start (of a token, neither). The manifests set the gateway mode, the addresses of listeners,
 the masters' databases, and keys and certificates by flags: change these in the manifests, not in the file.

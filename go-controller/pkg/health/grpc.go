@@ -23,6 +23,9 @@ import (
 // silent.
 const reconnect = 200 * time.Millisecond
 
+// handshake is the time for all of a new session: a node may be busy when many masters or nodes have to connect again.
+const handshake = 2 * time.Second
+
 // unacknowledged is how long a session may get no acknowledgement from the node before it is broken: a node that
 // comes back after an outage answers in a new one.
 const unacknowledged = time.Second
@@ -66,7 +69,9 @@ func (g *GRPC) session(addr netip.Addr) (*grpc.ClientConn, error) {
 		return conn, nil
 	}
 	dial := func(ctx context.Context, address string) (net.Conn, error) {
-		return tcp.Dialer(unacknowledged, 0).DialContext(ctx, "tcp", address) // gRPC limits the time
+		ctx, cancel := context.WithTimeout(ctx, reconnect)
+		defer cancel()
+		return tcp.Dialer(unacknowledged).DialContext(ctx, "tcp", address)
 	}
 	transport := insecure.NewCredentials()
 	if g.tls != nil {
@@ -76,7 +81,7 @@ func (g *GRPC) session(addr netip.Addr) (*grpc.ClientConn, error) {
 		grpc.WithTransportCredentials(transport), grpc.WithNoProxy(), grpc.WithContextDialer(dial),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: reconnect / 4, Multiplier: 2, Jitter: 0.2, MaxDelay: reconnect},
-			MinConnectTimeout: reconnect,
+			MinConnectTimeout: handshake,
 		}))
 	if err != nil {
 		return nil, err

@@ -24,15 +24,11 @@ const (
 	abandoned = 3 * time.Minute
 )
 
-const (
-	// unacknowledged is how long the API server may acknowledge nothing before a connection to it is broken.
-	unacknowledged = 5 * time.Second
-	// connectTimeout is short, since the kernel repeats attempts to connect after pauses that double, too.
-	connectTimeout = 3 * time.Second
-)
+// unacknowledged is how long the API server may acknowledge nothing before a connection to it is broken.
+const unacknowledged = 5 * time.Second
 
 // NoticeOutages lets clients continue soon after the network to the API server was interrupted, or the server was lost.
-func NoticeOutages(rc *rest.Config) { rc.Dial = tcp.Dialer(unacknowledged, connectTimeout).DialContext }
+func NoticeOutages(rc *rest.Config) { rc.Dial = tcp.Dialer(unacknowledged).DialContext }
 
 // RetryInformers lets informers continue soon after the API server was unreachable. Their own
 // retry delays grow to a minute, and stay that long for minutes after an outage: a

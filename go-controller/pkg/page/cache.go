@@ -35,7 +35,8 @@ type cache struct {
 }
 
 // get returns a view that is recent enough, and reads the cluster if needed. Concurrent requests share one read.
-// Once the API server does not answer, it returns the last view, with a note, and does not wait: only the time of a read is limited.
+// Once the API server does not answer, it returns the last view, with a note, and does not wait, unless nobody has asked for a
+// while: only the time of a read is limited.
 func (c *cache) get(ctx context.Context) (*view, error) {
 	if v := c.fresh(); v != nil {
 		return v, nil
@@ -72,11 +73,15 @@ func (c *cache) fresh() *view {
 	return c.view
 }
 
-// outage returns the last view if reading has been failing.
+// recent is how long after an attempt to read the cluster its failure says something about the present: longer than an attempt
+// may take.
+const recent = time.Minute
+
+// outage returns the last view if reading has been failing until now.
 func (c *cache) outage() *view {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.failing.IsZero() {
+	if c.failing.IsZero() || c.config.Now().Sub(c.tried) >= recent {
 		return nil
 	}
 	return c.view

@@ -259,6 +259,12 @@ func TestAPIServerDoesNotAnswer(t *testing.T) {
 		if is := answer[Status](t, s, "/api/v1/status"); is.Outage != "" || slices.Contains(is.Notes, note) || !is.AsOf.Time.Equal(c.now) {
 			t.Errorf("it answers again, and the page says as of %v, outage %q, %v", is.AsOf, is.Outage, is.Notes)
 		}
+		c.err, c.now = errors.New("connection refused"), start.Add(2*time.Minute)
+		answer[Status](t, s, "/api/v1/status")
+		c.err, c.now = nil, start.Add(time.Hour)
+		if is := answer[Status](t, s, "/api/v1/status"); is.Outage != "" || !is.AsOf.Time.Equal(c.now) {
+			t.Errorf("it has answered for long, and the first request is told: as of %v, outage %q", is.AsOf, is.Outage)
+		}
 	})
 }
 

@@ -20,13 +20,16 @@ const (
 	// time until it is asked again.
 	idle  = 2 * time.Second
 	again = time.Second
+	// timeout is that for everything until there is a connection: several addresses may be tried, and several
+	// name servers may have to be asked before.
+	timeout = 30 * time.Second
 )
 
-// Dialer returns a dialer whose connections are broken when the other side has acknowledged nothing for the given
-// time, and whose attempts to connect end after connect, if that is not 0.
-func Dialer(unacknowledged, connect time.Duration) *net.Dialer {
+// Dialer returns a dialer whose connections, and attempts to connect to an address, are broken when the other side has
+// acknowledged nothing for the given time.
+func Dialer(unacknowledged time.Duration) *net.Dialer {
 	return &net.Dialer{
-		Timeout: connect,
+		Timeout: timeout,
 		// With TCP_USER_TIMEOUT, that is the limit, and not the number of times.
 		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: idle, Interval: again},
 		Control: func(_, _ string, c syscall.RawConn) error {

@@ -22,7 +22,7 @@ func TestOutage(t *testing.T) {
 			}
 			defer l.Close()
 			// By this goroutine, which is in the namespace.
-			conn, err := Dialer(time.Second, time.Second).DialContext(t.Context(), "tcp", l.Addr().String())
+			conn, err := Dialer(time.Second).DialContext(t.Context(), "tcp", l.Addr().String())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -356,7 +356,9 @@ func (c *chaosTest) sameAsEver(t *testing.T, over time.Time, limit time.Duration
 	since = over
 	err := lab.Until(t.Context(), limit, "the state to be as it was when the addresses were there", func(ctx context.Context) (err error) {
 		if err := c.published(ctx); err != nil {
-			since = time.Now()
+			if errors.Is(err, errUnpublished) {
+				since = time.Now()
+			}
 			return err
 		}
 		if where, err = c.placed(ctx); err != nil {
@@ -392,7 +394,10 @@ func (c *chaosTest) sameAsEver(t *testing.T, over time.Time, limit time.Duration
 	return where, since
 }
 
-// published returns an error while EndpointSlices do not say which pods are ready.
+// errUnpublished is the error of published.
+var errUnpublished = errors.New("EndpointSlices do not say which pods are ready")
+
+// published returns an error while EndpointSlices do not say of the pods they have whether these are ready.
 func (c *chaosTest) published(ctx context.Context) error {
 	pods, err := c.Kube.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -411,8 +416,8 @@ func (c *chaosTest) published(ctx context.Context) error {
 	}
 	for i := range all.Items {
 		for _, e := range all.Items[i].Endpoints {
-			if e.TargetRef != nil && e.TargetRef.Kind == "Pod" && *e.Conditions.Ready != ready[e.TargetRef.UID] {
-				return fmt.Errorf("EndpointSlice %s says of pod %s that its readiness is %t", all.Items[i].Name, e.TargetRef.Name, *e.Conditions.Ready)
+			if e.TargetRef != nil && e.TargetRef.Kind == "Pod" && (e.Conditions.Ready == nil || *e.Conditions.Ready) != ready[e.TargetRef.UID] {
+				return fmt.Errorf("%w: EndpointSlice %s has pod %s, whose readiness is %t", errUnpublished, all.Items[i].Name, e.TargetRef.Name, ready[e.TargetRef.UID])
 			}
 		}
 	}

@@ -104,14 +104,18 @@ func (d datapath) flushEntry(ctx context.Context, e datapathEntry) error {
 // turn of its main loop, which can take ten milliseconds.
 const concurrentRequests = 10
 
-// flushEntries calls flush for each entry, several at a time, until one fails. It returns how many it flushed.
+// flushEntries calls flush for each entry, several at a time, also if some fail. It returns how many it flushed, and the
+// first error.
 func flushEntries[T any](ctx context.Context, entries []T, flush func(context.Context, T) error) (int, error) {
 	var flushed atomic.Int64
-	group, ctx := errgroup.WithContext(ctx)
+	var group errgroup.Group
 	group.SetLimit(concurrentRequests)
 	for _, e := range entries {
 		group.Go(func() error {
-			err := flush(ctx, e)
+			err := ctx.Err()
+			if err == nil {
+				err = flush(ctx, e)
+			}
 			if err == nil {
 				flushed.Add(1)
 			}
