@@ -102,6 +102,6 @@ func (d datapath) flushAddrs(ctx context.Context, addrs []netip.Addr) (total int
 		}
 		one = append(one, entries...)
 	}
-	_, errFlush := flushEntries(ctx, one, d.flushEntry)
+	_, errFlush := d.flushEntries(ctx, one)
 	return total, errors.Join(err, errFlush)
 }

@@ -8,10 +8,7 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host/unixctl"
 	"github.com/ovnkube/ovnkube/go-controller/pkg/topology"
@@ -83,47 +80,49 @@ func (d datapath) flush(ctx context.Context, zone uint16, tuples ...string) erro
 // flushArgs makes ovs-vswitchd delete entries. It is not an error if a given entry has gone in the
 // meantime.
 func (d datapath) flushArgs(ctx context.Context, args ...string) error {
-	_, err := d.vswitchd.Call(ctx, "dpctl/flush-conntrack", args...)
-	if err != nil && strings.Contains(err.Error(), "failed to flush conntrack (No such file or directory)") {
-		return nil
-	}
+	_, err := d.flushEach(ctx, [][]string{args})
 	return err
 }
 
-// flushEntry deletes one entry. For a protocol without ports it deletes all entries with the same
-// addresses.
-func (d datapath) flushEntry(ctx context.Context, e datapathEntry) error {
-	if e.tuple() == "" {
-		return d.flushMatching(ctx, 0, Filter{Src: e.orig.src, Dst: e.orig.dst, ReplyDst: e.reply.dst})
+// flushEach does so for each of several lists of arguments, also if some fail, and returns how many did not.
+func (d datapath) flushEach(ctx context.Context, args [][]string) (flushed int, err error) {
+	if len(args) == 0 {
+		return 0, nil
 	}
-	// Zone 0 is given explicitly, since no zone means all zones.
-	return d.flushArgs(ctx, fmt.Sprintf("zone=%d", e.zone), e.tuple())
+	var failed error
+	err = d.vswitchd.CallEach(ctx, "dpctl/flush-conntrack", args, func(_ int, _ string, err error) {
+		switch {
+		case err == nil, strings.Contains(err.Error(), "failed to flush conntrack (No such file or directory)"):
+			flushed++
+		case failed == nil:
+			failed = err
+		}
+	})
+	return flushed, errors.Join(err, failed)
 }
 
-// concurrentRequests is how many requests ovs-vswitchd gets at a time. It executes up to ten in each
-// turn of its main loop, which can take ten milliseconds.
-const concurrentRequests = 10
-
-// flushEntries calls flush for each entry, several at a time, also if some fail. It returns how many it flushed, and the
-// first error.
-func flushEntries[T any](ctx context.Context, entries []T, flush func(context.Context, T) error) (int, error) {
-	var flushed atomic.Int64
-	var group errgroup.Group
-	group.SetLimit(concurrentRequests)
+// flushEntries deletes entries one by one, and returns how many. For a protocol without ports it deletes all entries with
+// the same addresses.
+func (d datapath) flushEntries(ctx context.Context, entries []datapathEntry) (flushed int, err error) {
+	var args [][]string
 	for _, e := range entries {
-		group.Go(func() error {
-			err := ctx.Err()
-			if err == nil {
-				err = flush(ctx, e)
-			}
-			if err == nil {
-				flushed.Add(1)
-			}
-			return err
-		})
+		if e.tuple() != "" {
+			args = append(args, entryArgs(e.zone, e.tuple()))
+			continue
+		}
+		errFlush := d.flushMatching(ctx, 0, Filter{Src: e.orig.src, Dst: e.orig.dst, ReplyDst: e.reply.dst})
+		if errFlush == nil {
+			flushed++
+		}
+		err = errors.Join(err, errFlush)
 	}
-	err := group.Wait()
-	return int(flushed.Load()), err
+	n, errFlush := d.flushEach(ctx, args)
+	return flushed + n, errors.Join(err, errFlush)
+}
+
+// entryArgs are the arguments to delete one entry. Zone 0 is given explicitly, since no zone means all zones.
+func entryArgs(zone uint16, tuple string) []string {
+	return []string{fmt.Sprintf("zone=%d", zone), tuple}
 }
 
 // walks is how often a table is gone through at most for a filter.

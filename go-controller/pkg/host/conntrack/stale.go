@@ -95,10 +95,10 @@ func flushDatapathUDP(ctx context.Context, runDir string, stale Stale) (int, err
 		if err != nil {
 			return total, err
 		}
-		n, err := flushEntries(ctx, slices.DeleteFunc(entries, func(e datapathEntry) bool {
+		n, err := d.flushEntries(ctx, slices.DeleteFunc(entries, func(e datapathEntry) bool {
 			to, from := netip.AddrPortFrom(e.orig.dst, e.orig.dport), netip.AddrPortFrom(e.reply.src, e.reply.sport)
 			return protocols[e.protocol] != protocolUDP || !stale(e.orig.src, to, from, e.zone)
-		}), d.flushEntry)
+		}))
 		total += n
 		if err != nil {
 			return total, err

@@ -41,11 +41,13 @@ func ListSteered(ctx context.Context, runDir string) ([]host.Steered, error) {
 func FlushSteered(ctx context.Context, runDir string, connections []host.Steered) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+	args := make([][]string, 0, len(connections))
+	for _, s := range connections {
+		args = append(args, entryArgs(s.Zone, s.Tuple))
+	}
 	all, err := datapaths(ctx, runDir)
 	for _, d := range all {
-		_, errFlush := flushEntries(ctx, connections, func(ctx context.Context, s host.Steered) error {
-			return d.flush(ctx, s.Zone, s.Tuple)
-		})
+		_, errFlush := d.flushEach(ctx, args)
 		err = errors.Join(err, errFlush)
 	}
 	if err != nil {

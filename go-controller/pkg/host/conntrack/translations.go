@@ -45,9 +45,9 @@ func (d datapath) flushTranslations(ctx context.Context, stale func(src, dst, to
 	if err != nil {
 		return 0, err
 	}
-	return flushEntries(ctx, slices.DeleteFunc(entries, func(e datapathEntry) bool {
+	return d.flushEntries(ctx, slices.DeleteFunc(entries, func(e datapathEntry) bool {
 		return e.zone != 0 || e.orig.src == e.reply.dst || !stale(e.orig.src, e.orig.dst, e.reply.dst)
-	}), d.flushEntry)
+	}))
 }
 
 // flushKernelTranslations handles the kernel datapath.

@@ -57,8 +57,8 @@ func TestFlushGatewayTranslations(t *testing.T) {
 	if err != nil || n != 4 {
 		t.Errorf("%d entries, want 4 (%v)", n, err)
 	}
-	if err := (datapath{unixctl.Daemon{RunDir: o.Dir, Name: "ovs-vswitchd"}, "netdev@ovs-netdev"}).flushEntry(t.Context(), datapathEntry{
-		protocol: "udp", orig: direction{addr("10.244.1.3"), addr("192.0.2.1"), 4000, 80}}); err != nil {
+	if _, err := (datapath{unixctl.Daemon{RunDir: o.Dir, Name: "ovs-vswitchd"}, "netdev@ovs-netdev"}).flushEntries(t.Context(), []datapathEntry{{
+		protocol: "udp", orig: direction{addr("10.244.1.3"), addr("192.0.2.1"), 4000, 80}}}); err != nil {
 		t.Errorf("an entry that has gone meanwhile: %v", err)
 	}
 	if got, want := entries(0), []string{"tcp 10.244.1.3 192.0.2.2", "udp 10.244.1.5 192.0.2.1"}; !slices.Equal(got, want) {

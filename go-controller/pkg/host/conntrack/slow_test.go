@@ -17,10 +17,13 @@ import (
 	"github.com/ovnkube/ovnkube/go-controller/pkg/host"
 )
 
+// turn is how many requests one turn of ovs-vswitchd's main loop executes.
+const turn = 10
+
 // TestConcurrentRequests: an ovs-vswitchd that takes long for each turn of its main loop gets several
 // requests for each, however connections are chosen.
 func TestConcurrentRequests(t *testing.T) {
-	const entries = 2 * concurrentRequests
+	const entries = 2 * turn
 	var table []string
 	var steered []host.Steered
 	for i := range entries {
@@ -70,7 +73,6 @@ func TestConcurrentRequests(t *testing.T) {
 type slowVswitchd struct {
 	runDir, table string
 	mu            sync.Mutex
-	waiting       []net.Conn
 	flushed       []string
 }
 
@@ -90,37 +92,41 @@ func newSlowVswitchd(t *testing.T, table string) *slowVswitchd {
 			if err != nil {
 				return
 			}
-			v.serve(conn)
+			go v.serve(conn)
 		}
 	}()
 	return v
 }
 
 func (v *slowVswitchd) serve(conn net.Conn) {
-	var request struct {
-		Method string
-		Params []string
-	}
-	if json.NewDecoder(conn).Decode(&request) != nil {
-		return
-	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	now, result := []net.Conn{conn}, ""
-	switch request.Method {
-	case "dpctl/dump-dps":
-		result = "netdev@ovs-netdev"
-	case "dpctl/dump-conntrack":
-		result = v.table
-	case "dpctl/flush-conntrack":
-		v.flushed, v.waiting = append(v.flushed, strings.Join(request.Params, " ")), append(v.waiting, conn)
-		if now = v.waiting; len(now) < concurrentRequests {
+	defer conn.Close()
+	in, out := json.NewDecoder(conn), json.NewEncoder(conn)
+	waiting := 0
+	for {
+		var request struct {
+			Method string
+			Params []string
+		}
+		if in.Decode(&request) != nil {
 			return
 		}
-		v.waiting = nil
-	}
-	for _, c := range now {
-		_ = json.NewEncoder(c).Encode(map[string]any{"id": 0, "result": result, "error": nil})
-		_ = c.Close()
+		result := ""
+		switch request.Method {
+		case "dpctl/dump-dps":
+			result = "netdev@ovs-netdev"
+		case "dpctl/dump-conntrack":
+			result = v.table
+		case "dpctl/flush-conntrack":
+			v.mu.Lock()
+			v.flushed = append(v.flushed, strings.Join(request.Params, " "))
+			v.mu.Unlock()
+			if waiting++; waiting < turn {
+				continue
+			}
+		}
+		for range max(1, waiting) {
+			_ = out.Encode(map[string]any{"id": 0, "result": result, "error": nil})
+		}
+		waiting = 0
 	}
 }
