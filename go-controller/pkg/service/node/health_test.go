@@ -1,62 +1,14 @@
 package node
 
 import (
-	"bufio"
-	"io"
-	"net"
 	"net/http"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/ovnkube/ovnkube/go-controller/pkg/service"
+	"github.com/ovnkube/ovnkube/go-controller/pkg/testing/idleconn"
 )
 
 // TestIdleConnections: a client of a health port cannot keep a connection for ever.
 func TestIdleConnections(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := newHealthPort(service.Health{Endpoints: 1}).server
-		ours, its := net.Pipe()
-		go func() { _ = server.Serve(&oneConn{conn: its, closed: make(chan struct{})}) }()
-		defer server.Close()
-		if _, err := io.WriteString(ours, "GET / HTTP/1.1\r\nHost: node\r\n\r\n"); err != nil {
-			t.Fatal(err)
-		}
-		in := bufio.NewReader(ours)
-		response, err := http.ReadResponse(in, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.Copy(io.Discard, response.Body); err != nil {
-			t.Error(err)
-		}
-		if err := ours.SetReadDeadline(time.Now().Add(time.Hour)); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := in.ReadByte(); err != io.EOF {
-			t.Errorf("it is still open after an hour: %v", err)
-		}
-	})
-}
-
-// oneConn is a listener with one connection.
-type oneConn struct {
-	conn   net.Conn
-	closed chan struct{}
-}
-
-func (l *oneConn) Accept() (net.Conn, error) {
-	if conn := l.conn; conn != nil {
-		l.conn = nil
-		return conn, nil
-	}
-	<-l.closed
-	return nil, net.ErrClosed
-}
-
-func (l *oneConn) Addr() net.Addr { return &net.TCPAddr{} }
-
-func (l *oneConn) Close() error {
-	close(l.closed)
-	return nil
+	idleconn.Check(t, func() *http.Server { return newHealthPort(service.Health{Endpoints: 1}).server }, "GET / HTTP/1.1\r\nHost: node\r\n\r\n")
 }
