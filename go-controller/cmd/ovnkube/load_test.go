@@ -24,7 +24,7 @@ func TestLoadUntilRead(t *testing.T) {
 			t.Errorf("configuration %q, %v", cfg.PIDFile, err)
 		}
 		errs, calls = []error{errors.New("not allowed")}, 0
-		if _, _, err := loadUntilRead(t.Context(), load); err != errs[0] || calls != 1 {
+		if _, _, err := loadUntilRead(t.Context(), load); !errors.Is(err, errs[0]) || calls != 1 {
 			t.Errorf("%d attempts: %v", calls, err)
 		}
 		errs = []error{config.ErrExternalIDs}

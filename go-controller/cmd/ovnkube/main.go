@@ -84,7 +84,7 @@ func command() *cli.App {
 				return err
 			}
 			cfg, notices, err := loadUntilRead(c.Context, func() (config.Config, []config.Notice, error) { return load(file, given(), role) })
-			if c.Context.Err() != nil {
+			if errors.Is(c.Context.Err(), context.Canceled) { // it was told to end while it waited
 				return nil
 			}
 			if err != nil {

@@ -70,11 +70,10 @@ func Load(s Sources) (Config, []Notice, error) {
 			return Config{}, nil, err
 		}
 	}
-	// First, since other settings may fit only what could not be read.
-	if err := l.checkWrittenBack(); err != nil {
+	if err := l.validate(); err != nil {
 		return Config{}, nil, err
 	}
-	if err := l.validate(); err != nil {
+	if err := l.checkWrittenBack(); err != nil {
 		return Config{}, nil, err
 	}
 	return l.config, l.notices, nil

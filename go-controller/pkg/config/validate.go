@@ -18,8 +18,7 @@ func (l *loader) validate() error {
 	for _, check := range []func() error{
 		l.checkFamilies, l.checkOverlaps, l.checkMTU, l.checkNextHops, l.checkExternalGateways, l.checkElection, l.checkMetricsTLS, l.checkPage,
 		func() error { return l.checkDatabase(&l.config.OVNNorth) },
-		func() error { return l.checkDatabase(&l.config.OVNSouth) },
-		l.checkKubernetes,
+		l.checkSouthbound, l.checkKubernetes,
 	} {
 		if err := check(); err != nil {
 			return err
@@ -195,6 +194,14 @@ func (l *loader) checkDatabase(db *Database) error {
 		return err
 	}
 	return l.checkAuthorities(&db.CACert, ": "+e.where+" uses ssl")
+}
+
+// checkSouthbound checks the southbound database, once it is known: its files may fit an address that could not be read yet.
+func (l *loader) checkSouthbound() error {
+	if l.checkWrittenBack() != nil {
+		return nil
+	}
+	return l.checkDatabase(&l.config.OVNSouth)
 }
 
 // checkKubernetes checks the files that are used: a kubeconfig has its own authority and credentials.

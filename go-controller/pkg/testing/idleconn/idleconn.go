@@ -31,6 +31,7 @@ func Check(t *testing.T, newServer func() *http.Server, request string) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		defer response.Body.Close()
 		if _, err := io.Copy(io.Discard, response.Body); err != nil {
 			t.Error(err)
 		}
