@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -247,11 +248,14 @@ func TestRepairedAtOnce(t *testing.T) {
 // success failures are retried soon again.
 func TestFailingRepairBacksOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
 		began := time.Now()
 		var at []time.Duration
 		var fails atomic.Bool
 		fails.Store(true)
 		poke := repairer(t.Context(), func(context.Context) error {
+			mu.Lock()
+			defer mu.Unlock()
 			at = append(at, time.Since(began))
 			if fails.Load() {
 				return errors.New("cannot be read")
@@ -261,6 +265,8 @@ func TestFailingRepairBacksOff(t *testing.T) {
 		seen := func(what string, want ...time.Duration) {
 			t.Helper()
 			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
 			if !slices.Equal(at, want) {
 				t.Errorf("%s: repaired after %v, want %v", what, at, want)
 			}
