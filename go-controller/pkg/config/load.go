@@ -82,11 +82,16 @@ func Load(s Sources) (Config, []Notice, error) {
 // checkWrittenBack refuses the default of a setting that a node writes to the external_ids if they
 // could not be read: it would replace the one that is there. See OVNControllerIDs.
 func (l *loader) checkWrittenBack() error {
-	o := l.option(&l.config.OVNSouth.Endpoints)
-	if l.unread == nil || l.sources.WithoutSouthbound || l.from[o] != o.byDefault() {
+	if !l.southboundUnread() {
 		return nil
 	}
-	return fmt.Errorf("%w: %w; %s, which may be there, has no other source", ErrExternalIDs, l.unread, o.Name())
+	return fmt.Errorf("%w: %w; %s, which may be there, has no other source", ErrExternalIDs, l.unread, l.option(&l.config.OVNSouth.Endpoints).Name())
+}
+
+// southboundUnread reports whether the address of the southbound database may be in the external_ids, which could not be read.
+func (l *loader) southboundUnread() bool {
+	o := l.option(&l.config.OVNSouth.Endpoints)
+	return l.unread != nil && !l.sources.WithoutSouthbound && l.from[o] == o.byDefault()
 }
 
 // readExternalIDs queries Open vSwitch. A failure is not an error by itself, as every setting in

@@ -198,7 +198,7 @@ func (l *loader) checkDatabase(db *Database) error {
 
 // checkSouthbound checks the southbound database, once it is known: its files may fit an address that could not be read yet.
 func (l *loader) checkSouthbound() error {
-	if l.checkWrittenBack() != nil {
+	if l.southboundUnread() {
 		return nil
 	}
 	return l.checkDatabase(&l.config.OVNSouth)
