@@ -300,6 +300,7 @@ func TestAPIServerIsSilent(t *testing.T) {
 			}
 			<-time.After(time.Second)
 		}
+		synctest.Wait()
 		if waited := time.Since(from) - 5*time.Second; waited > 0 || c.reads != reads+1 {
 			t.Errorf("waited for %v, read %d times", waited, c.reads-reads)
 		}
