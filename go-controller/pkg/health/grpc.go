@@ -23,7 +23,8 @@ import (
 // silent.
 const reconnect = 200 * time.Millisecond
 
-// handshake is the time for all of a new session: a node may be busy when many masters or nodes have to connect again.
+// handshake is the timeout for opening a session, including TLS. It is longer than reconnect, since a master whose own network
+// was interrupted connects to all nodes at once.
 const handshake = 2 * time.Second
 
 // unacknowledged is how long a session may get no acknowledgement from the node before it is broken: a node that

@@ -84,7 +84,8 @@ func (d datapath) flushArgs(ctx context.Context, args ...string) error {
 	return err
 }
 
-// flushEach does so for each of several lists of arguments, also if some fail, and returns how many did not.
+// flushEach calls dpctl/flush-conntrack with each of several lists of arguments, as flushArgs does with one, even if some
+// calls fail. It returns how many succeeded.
 func (d datapath) flushEach(ctx context.Context, args [][]string) (flushed int, err error) {
 	if len(args) == 0 {
 		return 0, nil

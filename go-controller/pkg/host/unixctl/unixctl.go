@@ -60,7 +60,8 @@ func (d Daemon) CallEach(ctx context.Context, command string, args [][]string, d
 	return nil
 }
 
-// send does all of this over one connection, and without goroutines: the caller may be in a namespace of its own.
+// send runs a command with each of several lists of arguments over one connection. It starts no goroutine, since the thread
+// of the caller may be in a namespace of its own.
 func (d Daemon) send(ctx context.Context, command string, args [][]string, done func(i int, answer string, err error)) error {
 	pid, err := os.ReadFile(filepath.Join(d.RunDir, d.Name+".pid"))
 	if err != nil {
