@@ -3,6 +3,7 @@ package service
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"net/netip"
 	"slices"
 	"strings"
@@ -142,7 +143,7 @@ func Claims(svc *corev1.Service) []string {
 			continue
 		}
 		claims = append(claims, AddrClaim(a))
-		for _, p := range svc.Spec.Ports {
+		for _, p := range ports(svc) {
 			protocol := protocolOf(p.Protocol)
 			claims = append(claims, AtClaim(netip.AddrPortFrom(a, uint16(p.Port)), protocol))
 			if requested.Field == fieldIngress {
@@ -150,7 +151,7 @@ func Claims(svc *corev1.Service) []string {
 			}
 		}
 	}
-	for _, p := range svc.Spec.Ports {
+	for _, p := range ports(svc) {
 		if p.NodePort != 0 {
 			claims = append(claims, PortClaim(protocolOf(p.Protocol), uint16(p.NodePort)))
 		}
@@ -349,6 +350,9 @@ func (f filter) healthPort(s *Service, svc *corev1.Service) uint16 {
 
 // wantsHealthPort returns the health port that a Service requests; 0: none.
 func wantsHealthPort(svc *corev1.Service) uint16 {
+	if n := svc.Spec.HealthCheckNodePort; n < 0 || n > math.MaxUint16 {
+		return 0
+	}
 	if svc.Spec.Type != corev1.ServiceTypeLoadBalancer || svc.Spec.ExternalTrafficPolicy != corev1.ServiceExternalTrafficPolicyLocal {
 		return 0
 	}
@@ -377,7 +381,7 @@ func (f filter) onPort(svc *corev1.Service, port uint16) (key, what string) {
 }
 
 func hasNodePort(svc *corev1.Service, protocol string, port uint16) bool {
-	return slices.ContainsFunc(svc.Spec.Ports, func(p corev1.ServicePort) bool {
+	return slices.ContainsFunc(ports(svc), func(p corev1.ServicePort) bool {
 		return uint16(p.NodePort) == port && protocolOf(p.Protocol) == protocol
 	})
 }
@@ -464,7 +468,7 @@ func (f filter) portOfHost(svc *corev1.Service, g address, protocol string, port
 // has reports whether a Service may have a port of an address, regardless of competing
 // Services.
 func (f filter) has(svc *corev1.Service, a netip.Addr, port *Port) bool {
-	if !served(svc) || !slices.ContainsFunc(svc.Spec.Ports, func(p corev1.ServicePort) bool {
+	if !served(svc) || !slices.ContainsFunc(ports(svc), func(p corev1.ServicePort) bool {
 		return uint16(p.Port) == port.Port && protocolOf(p.Protocol) == port.Protocol
 	}) {
 		return false

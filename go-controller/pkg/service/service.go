@@ -2,6 +2,7 @@ package service
 
 import (
 	"cmp"
+	"math"
 	"net/netip"
 	"slices"
 	"strings"
@@ -118,7 +119,7 @@ func Decode(snap Snapshot, c Config) (s Service, ok bool) {
 	granted, refused := f.addresses(svc)
 	s.External, s.Refused = externals(svc, granted), append(refused, refuseSources(svc)...)
 	s.HealthPort = f.healthPort(&s, svc)
-	for _, p := range svc.Spec.Ports {
+	for _, p := range ports(svc) {
 		port := s.port(p, snap.Slices, c)
 		f.port(&s, &port, svc, granted)
 		for i, e := range port.Listed {
@@ -145,6 +146,22 @@ func served(svc *corev1.Service) bool {
 		}
 	}
 	return len(clusterIPs(svc)) > 0
+}
+
+// ports returns the ports of a Service that the API server would accept: without those whose number is none, and without
+// node ports that are none. Cut to 16 bits, 65616 would be somebody else's port 80.
+func ports(svc *corev1.Service) []corev1.ServicePort {
+	var valid []corev1.ServicePort
+	for _, p := range svc.Spec.Ports {
+		if p.Port < 1 || p.Port > math.MaxUint16 {
+			continue
+		}
+		if p.NodePort < 0 || p.NodePort > math.MaxUint16 {
+			p.NodePort = 0
+		}
+		valid = append(valid, p)
+	}
+	return valid
 }
 
 // clusterIPs returns the cluster addresses; none for headless Services.

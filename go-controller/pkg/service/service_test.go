@@ -224,6 +224,26 @@ func TestNamedPorts(t *testing.T) {
 	}
 }
 
+// TestNoPortNumbers: numbers that are no ports, which the API server rejects, are not cut to 16 bits: they could be those of
+// another port.
+func TestNoPortNumbers(t *testing.T) {
+	http := port(corev1.ProtocolTCP, 80, 65536+30080, "")
+	d := decode(t, object(externalIPs("203.0.113.9"), ports(http, port(corev1.ProtocolTCP, 0, 0, "zero"), port(corev1.ProtocolUDP, -1, 0, "negative"),
+		port(corev1.ProtocolUDP, 65536+53, 0, "large"))), onTwo()...)
+	if len(d.Ports) != 1 || d.Ports[0].Port != 80 || d.Ports[0].NodePort != 0 {
+		t.Errorf("ports are %+v", d.Ports)
+	}
+	d = decode(t, object(loadBalancer, externalLocal, func(s *corev1.Service) { s.Spec.HealthCheckNodePort = 65536 + 31000 }), onTwo()...)
+	if d.HealthPort != 0 {
+		t.Errorf("the health port is %d", d.HealthPort)
+	}
+	for _, claim := range service.Claims(object(externalIPs("203.0.113.9"), ports(port(corev1.ProtocolTCP, 65536+80, 0, "")))) {
+		if strings.HasPrefix(claim, "at ") {
+			t.Errorf("claims %q", claim)
+		}
+	}
+}
+
 func TestExternal(t *testing.T) {
 	proxy := corev1.LoadBalancerIPModeProxy
 	s := object(loadBalancer, func(s *corev1.Service) {
